@@ -1,0 +1,195 @@
+"""What comes in: rows, labels, devices. Every error names the argument at fault."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+import torch
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
+
+_FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
+
+# Below this many multiply-adds a step, moving a task to a GPU costs more than it gains.
+_GPU_WORTHWHILE = 2**26
+
+
+def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
+    """Validate a 2-D input as scikit-learn does; return it as a float32 or float64 tensor.
+
+    Sets or checks the estimator's ``n_features_in_`` and ``feature_names_in_``. Tensors stay on
+    their device, arrays (memmaps included) are not copied unless their type must change.
+    """
+    try:
+        if isinstance(X, torch.Tensor):
+            X = rows = _check_tensor(X, name, estimator)
+        else:
+            rows = as_tensor(_check_array(X, name, estimator))
+        _check_features(estimator, X, reset)
+    except ValueError as error:
+        if name in str(error):
+            raise
+        raise ValueError(f"{name}: {error}") from error
+    return rows
+
+
+def _check_array(X, name: str, estimator) -> np.ndarray:
+    if type(X) is np.ndarray and X.dtype in _FLOATS and X.ndim == 2 and X.size:
+        with np.errstate(all="ignore"):
+            if np.isfinite(X.sum()):  # nothing left for check_array to find, at a tenth of its cost
+                return X
+    if getattr(X, "dtype", None) == np.float16:
+        X = np.asarray(X, dtype=np.float32)
+    return check_array(X, dtype=_FLOATS, input_name=name, estimator=estimator)
+
+
+def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
+    X = X.detach()
+    if X.layout != torch.strided:
+        raise TypeError(f"{name} is a sparse tensor; dense data is required.")
+    if X.ndim != 2 or not X.numel() or X.is_complex() or not bool(torch.isfinite(X.sum())):
+        X = X.cpu()
+        _check_array((X.float() if X.dtype == torch.bfloat16 else X).numpy(), name, estimator)
+    if X.dtype in (torch.float16, torch.bfloat16):
+        return X.float()
+    return X if X.dtype == torch.float32 else X.double()
+
+
+def _check_features(estimator, X, reset: bool) -> None:
+    """Set or check the number and names of the features."""
+    if type(X) is np.ndarray and not hasattr(estimator, "feature_names_in_"):
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+        if X.shape[1] == estimator.n_features_in_:
+            return
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def as_tensor(array: np.ndarray) -> torch.Tensor:
+    """Wrap an array without a copy; solvers never write to their inputs."""
+    if any(stride < 0 for stride in array.strides):
+        array = np.ascontiguousarray(array)
+    if not array.flags.writeable:
+        # torch warns about read-only memory, which it has no type for.
+        array = np.asarray(_Writeable(array))
+    return torch.from_numpy(array)
+
+
+class _Writeable:
+    """An array's memory under an interface that claims to be writeable."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
+    """Validate the support's labels; return the sorted classes and each row's class index."""
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None. Pass the labels of support_X as support_y."
+        )
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu().numpy()
+    categories = getattr(getattr(y, "dtype", None), "categories", None)
+    try:
+        if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuUS"):
+            y = _check_unusual_labels(y)
+        classes, codes = np.unique(y, return_inverse=True)
+    except (TypeError, ValueError) as error:
+        if "support_y" in str(error):
+            raise
+        raise ValueError(f"support_y: {error}") from error
+    if len(y) != n_rows:
+        raise ValueError(
+            f"support_y has {len(y)} labels, but support_X has {n_rows} rows: "
+            "inconsistent numbers of samples."
+        )
+    if categories is not None and (unused := [c for c in categories if c not in classes]):
+        raise ValueError(
+            f"support_y: the category {unused[0]!r} has no row in support_X; every class needs at "
+            "least one. Drop it with remove_unused_categories()."
+        )
+    return classes, codes
+
+
+def _check_unusual_labels(y) -> np.ndarray:
+    """Labels that are no plain array of integers, booleans or strings."""
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "c":
+        raise ValueError("Complex data not supported.")
+    if y.dtype.kind in "fO":
+        for row, label in enumerate(y):
+            if _is_missing(label):
+                raise ValueError(
+                    f"support_y contains NaN, infinity or a missing label (row {row}: {label!r}); "
+                    "every support row needs a label."
+                )
+    check_classification_targets(y)
+    return y
+
+
+def _is_missing(label) -> bool:
+    # pandas.NA refuses to be compared, and pandas is not a dependency.
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, numbers.Real) and not np.isfinite(label)
+
+
+def check_center(center, n_features: int) -> torch.Tensor:
+    """Validate a given centre: one finite number per feature."""
+    if not isinstance(center, torch.Tensor):
+        try:
+            center = torch.tensor(np.asarray(center, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"center must hold numbers: {error}") from error
+    if center.shape != (n_features,) or not bool(torch.isfinite(center).all()):
+        raise ValueError(
+            f"center must be finite and of shape ({n_features},), one value per feature; got "
+            f"shape {tuple(center.shape)}."
+        )
+    return center.detach()
+
+
+def check_device(device) -> torch.device | None:
+    """Turn the parameter into a torch device that is there; None stands for "auto"."""
+    if isinstance(device, str) and device == "auto":
+        return None
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={device!r} is not available here ({reason}); expected 'auto', 'cpu', 'cuda', "
+            "'cuda:N' or 'mps'."
+        ) from error
+    if found.type == "meta":
+        raise ValueError("device='meta' holds no data; expected 'auto', 'cpu', 'cuda' or 'mps'.")
+    return found
+
+
+def choose_device(
+    device: torch.device | None, rows: list[torch.Tensor], n_classes: int
+) -> torch.device:
+    """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile."""
+    if device is not None:
+        return device
+    for tensor in rows:
+        if tensor.device.type != "cpu":
+            return tensor.device
+    work = sum(tensor.numel() for tensor in rows) * n_classes
+    if work >= _GPU_WORTHWHILE and torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
+
+
+def common_dtype(rows: list[torch.Tensor], dtype) -> torch.dtype:
+    """The type to compute in: the parameter's, else the widest among the inputs."""
+    if dtype is not None:
+        return getattr(torch, np.dtype(dtype).name)
+    wide = any(tensor.dtype == torch.float64 for tensor in rows)
+    return torch.float64 if wide else torch.float32

@@ -1,0 +1,371 @@
+"""The base class of every method: validate, centre, solve, answer."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Bunch
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ._threshold import check_outlier_label, decide_threshold, mark_outliers
+from ._validation import (
+    as_tensor,
+    check_center,
+    check_device,
+    check_labels,
+    check_rows,
+    choose_device,
+    common_dtype,
+)
+from .solvers.geometry import Task, prepare_rows
+
+_MAX_STORED_BYTES = 2**30
+_QUERY_ATTRIBUTES = (
+    "prototypes_",
+    "center_",
+    "objective_",
+    "converged_",
+    "labels_",
+    "assignments_",
+    "inlierness_",
+    "outlierness_",
+)
+
+
+@dataclass
+class Answer:
+    """What a method says about rows, each with a leading axis of tasks.
+
+    ``labels`` is for methods whose probabilities round away what tells two classes apart.
+    """
+
+    proba: Tensor  # (B, n, K)
+    outlierness: Tensor  # (B, n)
+    labels: Tensor | None = None  # (B, n) class indices; argmax of proba where None
+    assignments: Tensor | None = None  # (B, n, K)
+    inlierness: Tensor | None = None  # (B, n)
+
+
+@dataclass
+class Solution:
+    """A solved batch of tasks.
+
+    ``state`` holds, by name, the tensors from which any row can be answered afterwards; each has
+    a leading axis of tasks. ``answer`` is the query's, where solving has found it on the way.
+    """
+
+    state: dict[str, Tensor]
+    answer: Answer | None = None
+    prototypes: Tensor | None = None  # (B, K, d)
+    objective: Tensor | None = None  # (B, T)
+    n_iter: Tensor | None = None  # (B,)
+    converged: Tensor | None = None  # (B,)
+
+
+class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
+    """Base class of all methods.
+
+    A method writes ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``, both on
+    batches of tasks in torch; validation, centring, both modes of transduction, thresholds,
+    containers and fitted attributes are here.
+    """
+
+    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+
+    # Whether the answer for a row depends on the query it came with.
+    _transductive = False
+    # The score at which a row is as likely in as out, where the method has one.
+    _natural_zero: float | None = None
+
+    _parameter_constraints: dict = {
+        "center": [StrOptions({"task", "support"}), "array-like", None],
+        "normalize": ["boolean"],
+        "outlier_label": "no_validation",
+        "threshold": [StrOptions({"auto"}), Interval(numbers.Real, None, None, closed="neither")],
+        "contamination": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "device": "no_validation",
+        "dtype": "no_validation",
+    }
+
+    def _solve(self, task: Task) -> Solution:
+        """Solve a batch of tasks."""
+        raise NotImplementedError
+
+    def _infer(self, state: dict[str, Tensor], rows: Tensor) -> Answer:
+        """Answer prepared rows ``(B, n, d)`` from the state that ``_solve`` returned."""
+        raise NotImplementedError
+
+    def fit(self, support_X, support_y=None, query_X=None):
+        """Solve the task of a labelled support and an unlabelled query.
+
+        Parameters
+        ----------
+        support_X : array-like of shape (n_support, n_features)
+            Labelled rows, at least one of each class.
+        support_y : array-like of shape (n_support,)
+            Their labels.
+        query_X : array-like of shape (n_query, n_features), optional
+            Unlabelled rows, of which some may belong to no class. Left out, transduction is
+            deferred: each later call takes the rows it is given as the query and solves anew.
+            A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
+            has as many rows as its X.
+
+        Returns
+        -------
+        self : object
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(support_X, support_y, query_X)
+        except BaseException:
+            # A failed fit leaves a fitted estimator as it was.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, support_X, support_y, query_X) -> None:
+        self._check_params()
+        if isinstance(query_X, tuple) and len(query_X) == 1:
+            (query_X,) = query_X
+        support = check_rows(self, support_X, "support_X", reset=True)
+        self.classes_, codes = check_labels(support_y, len(support), self)
+        if self.outlier_label is not None:
+            check_outlier_label(self.outlier_label, self.classes_)
+        for name in _QUERY_ATTRIBUTES:
+            vars(self).pop(name, None)
+        self._state = self._support = None
+        self.n_iter_ = max(1, getattr(self, "max_iter", 1))
+
+        if query_X is not None:
+            query = check_rows(self, query_X, "query_X")
+            solution, answer = self._solve_one(support, codes, query)
+            self._keep_state(solution)
+            self._keep_query_attributes(solution, answer)
+        elif self._needs_query():
+            self._support = (support.cpu().numpy().copy(), codes)
+        else:
+            solution, _ = self._solve_one(support, codes, None)
+            self._keep_state(solution)
+
+    def _check_params(self) -> None:
+        # As _validate_params does, which spends most of its time on finding the names.
+        names = self._parameter_constraints
+        params = {name: getattr(self, name) for name in names}
+        validate_parameter_constraints(names, params, caller_name=type(self).__name__)
+        check_device(self.device)
+        if self.dtype is not None:
+            try:
+                known = np.dtype(self.dtype) in (np.float32, np.float64)
+            except TypeError:
+                known = False
+            if not known:
+                raise ValueError(f"dtype={self.dtype!r}: expected None, 'float32' or 'float64'.")
+        if self.contamination is not None and not isinstance(self.threshold, str):
+            raise ValueError(
+                f"threshold={self.threshold!r} and contamination={self.contamination!r} both set "
+                "the decision: leave threshold='auto' or contamination=None."
+            )
+
+    def _needs_query(self) -> bool:
+        return self._transductive or (isinstance(self.center, str) and self.center == "task")
+
+    # Solving and answering: NumPy outside, torch inside.
+
+    def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None):
+        rows = [support] if query is None else [support, query]
+        to = {
+            "device": choose_device(check_device(self.device), rows, len(self.classes_)),
+            "dtype": common_dtype(rows, self.dtype),
+        }
+        rows = [tensor.to(**to)[None] for tensor in rows]
+        labels = torch.from_numpy(codes).to(to["device"])[None]
+        with torch.inference_mode():
+            center = self._find_center(rows)
+            support, *queries = (self._prepare(tensor, center) for tensor in rows)
+            query = queries[0] if queries else None
+            solution = self._solve(Task(support, labels, query, len(self.classes_)))
+            solution.state["center"] = center
+            answer = solution.answer
+            if query is not None and answer is None:
+                answer = self._infer(solution.state, query)
+        return solution, answer
+
+    def _find_center(self, rows: list[Tensor]) -> Tensor | None:
+        """The point to subtract, ``(B, d)``; rows are the support and, where given, the query."""
+        if self.center is None:
+            return None
+        if isinstance(self.center, str):
+            if self.center == "support" or len(rows) == 1:
+                return rows[0].mean(1)
+            n_rows = sum(tensor.shape[1] for tensor in rows)
+            return sum(tensor.sum(1) for tensor in rows) / n_rows
+        return check_center(self.center, rows[0].shape[-1]).to(rows[0])[None]
+
+    def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
+        return prepare_rows(rows, center, self.normalize)
+
+    def _answer(self, X) -> Answer:
+        """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
+        check_is_fitted(self)
+        rows = check_rows(self, X, "X")
+        if self._support is not None:
+            if len(rows) == 1:
+                warnings.warn(
+                    f"{type(self).__name__} was fitted without query_X, so it solves a task whose "
+                    "query is the rows of this call, and this call has one row. Pass the whole "
+                    "batch, or fit(support_X, support_y, query_X) first.",
+                    stacklevel=3,
+                )
+            support, codes = self._support
+            _, answer = self._solve_one(as_tensor(support), codes, rows)
+            return answer
+        state = {name: None if a is None else as_tensor(a) for name, a in self._state.items()}
+        floats = [a for a in state.values() if a is not None and a.is_floating_point()]
+        dtype = common_dtype([rows, *floats], self.dtype)
+        device = choose_device(check_device(self.device), [rows], len(self.classes_))
+        for name, a in state.items():
+            if a is not None:
+                state[name] = a.to(device, dtype if a.is_floating_point() else a.dtype)[None]
+        with torch.inference_mode():
+            rows = self._prepare(rows.to(device, dtype)[None], state["center"])
+            return self._infer(state, rows)
+
+    # Fitted attributes.
+
+    def _keep_state(self, solution: Solution) -> None:
+        if solution.n_iter is not None:
+            self.n_iter_ = int(solution.n_iter[0])
+        self._state = {name: _first(tensor) for name, tensor in solution.state.items()}
+
+    def _keep_query_attributes(self, solution: Solution, answer: Answer) -> None:
+        found = {
+            "objective_": solution.objective,
+            "prototypes_": solution.prototypes,
+            "outlierness_": answer.outlierness,
+            "inlierness_": answer.inlierness,
+        }
+        assignments = answer.proba if answer.assignments is None else answer.assignments
+        if assignments.nbytes <= _MAX_STORED_BYTES:
+            found["assignments_"] = assignments
+        for name, tensor in found.items():
+            if tensor is not None:
+                setattr(self, name, _first(tensor))
+        self.center_ = self._state["center"]
+        self.labels_ = self._label(answer)
+        if solution.converged is not None:
+            self.converged_ = bool(solution.converged[0])
+            if not self.converged_ and self.tol > 0:
+                warnings.warn(
+                    f"{type(self).__name__} did not converge to tol={self.tol} in "
+                    f"max_iter={self.max_iter} steps.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+
+    def _label(self, answer: Answer) -> np.ndarray:
+        codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
+        return self.classes_[_first(codes)]
+
+    @property
+    def threshold_(self) -> np.float64:
+        """Score above which a row is an outlier, from the query's scores and the parameters."""
+        check_is_fitted(self)
+        if not hasattr(self, "outlierness_") and isinstance(self.threshold, str):
+            raise AttributeError(
+                "threshold_ comes from the query's scores: fit(support_X, support_y, query_X), or "
+                "set a numeric threshold."
+            )
+        return self._decide(getattr(self, "outlierness_", None))
+
+    def _decide(self, scores: np.ndarray | None) -> np.float64:
+        return decide_threshold(scores, self.threshold, self.contamination, self._natural_zero)
+
+    def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
+        # Without a query at fit, the rows at hand are the query.
+        stored = getattr(self, "outlierness_", scores)
+        return scores > self._decide(stored)
+
+    # Answers.
+
+    def predict(self, X):
+        """Label each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Out of ``classes_``; with ``outlier_label`` set, rows whose score exceeds
+            ``threshold_`` get that label.
+        """
+        answer = self._answer(X)
+        labels = self._label(answer)
+        if self.outlier_label is None:
+            return labels
+        check_outlier_label(self.outlier_label, self.classes_)
+        is_outlier = self._is_outlier(_first(answer.outlierness))
+        return mark_outliers(labels, is_outlier, self.outlier_label)
+
+    def predict_proba(self, X):
+        """Probability of each known class, given that the row belongs to one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+        """
+        return _first(self._answer(X).proba)
+
+    def score_samples(self, X):
+        """Outlierness of each row: higher means more outlying.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        return _first(self._answer(X).outlierness)
+
+    def transduce(self, X):
+        """Everything about the rows out of one solve.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        result : Bunch
+            ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``.
+        """
+        answer = self._answer(X)
+        scores = _first(answer.outlierness)
+        return Bunch(
+            labels=self._label(answer),
+            proba=_first(answer.proba),
+            outlierness=scores,
+            is_outlier=self._is_outlier(scores),
+        )
+
+
+def _first(tensor: Tensor | None) -> np.ndarray | None:
+    """The only task of a batch, as an array."""
+    return None if tensor is None else tensor[0].cpu().numpy()

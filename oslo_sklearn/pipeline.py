@@ -1,0 +1,58 @@
+"""Pipelines whose transformers also see the query."""
+
+from __future__ import annotations
+
+import sklearn
+from sklearn.pipeline import Pipeline, make_pipeline
+
+
+def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
+    """Build a pipeline that transforms ``query_X`` along with the support.
+
+    Use it as ``pipe.fit(support_X, support_y, query_X=query_X)``. Transformers are fitted on the
+    support only; the query then goes through them on its way to the last step.
+
+    Parameters
+    ----------
+    *steps : estimators
+        Transformers, then one of this package's estimators.
+    memory : str or joblib.Memory, default=None
+        Where to cache fitted transformers, as in :class:`~sklearn.pipeline.Pipeline`.
+    verbose : bool, default=False
+        Print the time of each step.
+
+    Returns
+    -------
+    pipeline : Pipeline
+
+    Raises
+    ------
+    ValueError
+        If scikit-learn's metadata routing is off.
+
+    Notes
+    -----
+    The old spelling ``Pipeline.fit(X, y, oslo__query_X=query_X)``, which scikit-learn accepts
+    while metadata routing is off, hands the query to the last step **untransformed** and says
+    nothing. That is why this helper insists on routing.
+
+    Examples
+    --------
+    >>> import numpy as np, sklearn
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from oslo_sklearn import OSLO, make_open_set_pipeline
+    >>> rng = np.random.default_rng(0)
+    >>> support_X, query_X = rng.normal(size=(4, 8)), rng.normal(size=(20, 8))
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     pipe = make_open_set_pipeline(StandardScaler(), OSLO())
+    ...     scores = pipe.fit(support_X, [0, 0, 1, 1], query_X=query_X).score_samples(query_X)
+    >>> scores.shape
+    (20,)
+    """
+    if not sklearn.get_config()["enable_metadata_routing"]:
+        raise ValueError(
+            "make_open_set_pipeline needs scikit-learn's metadata routing, without which query_X "
+            "would reach the last step untransformed. Turn it on with "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
+    return make_pipeline(*steps, memory=memory, transform_input=["query_X"], verbose=verbose)
