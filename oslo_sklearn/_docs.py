@@ -27,9 +27,9 @@ dtype : {{"float32", "float64"}} or None, default=None
     Type to compute in. None: the wider of the inputs'.
 """
 
-_OTSU = '``"auto"``: Otsu\'s threshold on the query\'s scores.'
+_OTSU = "``\"auto\"``: Otsu's threshold on the query's scores."
 _MIDWAY = (
-    '``"auto"``: midway between Otsu\'s threshold on the query\'s scores and {zero:g}, where\n'
+    "``\"auto\"``: midway between Otsu's threshold on the query's scores and {zero:g}, where\n"
     "    a row is as likely in as out."
 )
 

@@ -182,22 +182,25 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     # Solving and answering: NumPy outside, torch inside.
 
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None):
+        """Solve one task of validated rows, wherever and in whatever type is best."""
         rows = [support] if query is None else [support, query]
-        to = {
-            "device": choose_device(check_device(self.device), rows, len(self.classes_)),
-            "dtype": common_dtype(rows, self.dtype),
-        }
-        rows = [tensor.to(**to)[None] for tensor in rows]
-        labels = torch.from_numpy(codes).to(to["device"])[None]
-        with torch.inference_mode():
-            center = self._find_center(rows)
-            support, *queries = (self._prepare(tensor, center) for tensor in rows)
-            query = queries[0] if queries else None
-            solution = self._solve(Task(support, labels, query, len(self.classes_)))
-            solution.state["center"] = center
-            answer = solution.answer
-            if query is not None and answer is None:
-                answer = self._infer(solution.state, query)
+        device = choose_device(check_device(self.device), rows, len(self.classes_))
+        dtype = common_dtype(rows, self.dtype)
+        rows = [tensor.to(device, dtype)[None] for tensor in rows]
+        labels = torch.from_numpy(codes).to(device)[None]
+        return self._solve_batch(rows, labels, len(self.classes_))
+
+    @torch.inference_mode()
+    def _solve_batch(self, rows: list[Tensor], labels: Tensor, n_classes: int):
+        """Solve tasks of one shape: supports ``(B, s, d)`` and, where given, queries."""
+        center = self._find_center(rows)
+        support, *queries = (self._prepare(tensor, center) for tensor in rows)
+        query = queries[0] if queries else None
+        solution = self._solve(Task(support, labels, query, n_classes))
+        solution.state["center"] = center
+        answer = solution.answer
+        if query is not None and answer is None:
+            answer = self._infer(solution.state, query)
         return solution, answer
 
     def _find_center(self, rows: list[Tensor]) -> Tensor | None:

@@ -1,0 +1,174 @@
+"""Metrics of predicted labels, with and without the outliers."""
+
+import numpy as np
+
+from ._ranking import pairs_won, rank
+from ._validation import check_scores, check_tasks, divide, per_task
+
+
+def closed_set_accuracy(y_true, y_pred, classes):
+    r"""Accuracy on the query rows whose true class is known.
+
+    .. math::
+        \frac{\sum_i [y_i \in C] [\hat y_i = y_i]}{\sum_i [y_i \in C]}
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_query,) or (n_tasks, n_query)
+        True labels. Labels that are not in `classes` are outliers and do not count.
+    y_pred : array-like of the same shape
+        Predicted labels.
+    classes : array-like of shape (n_classes,) or (n_tasks, n_classes)
+        The known classes C, in any order.
+
+    Returns
+    -------
+    accuracy : float or ndarray of shape (n_tasks,)
+        nan, with an `UndefinedMetricWarning`, where no row is of a known class.
+
+    Examples
+    --------
+    >>> from oslo_sklearn.metrics import closed_set_accuracy
+    >>> closed_set_accuracy(["cat", "dog", "emu"], ["cat", "cat", "dog"], ["cat", "dog"])
+    0.5
+    """
+    (y_true, y_pred), classes, single = _check_labels(classes, y_true=y_true, y_pred=y_pred)
+    known = _position(y_true, classes) < classes.shape[1]
+    correct = (known & (y_true == y_pred)).sum(axis=1)
+    accuracy = divide("accuracy", correct, known.sum(axis=1), "no row is of a known class")
+    return per_task(accuracy, single)
+
+
+def oscr(y_true, y_pred, scores, classes):
+    r"""Area under the open-set classification rate curve.
+
+    The correct classification rate of known rows, those that are accepted *and* rightly
+    classified, against the false-positive rate, the share of unknown rows accepted, as the
+    threshold of acceptance moves:
+
+    .. math::
+        \mathrm{CCR}(\theta) = \frac{|\{i : y_i \in C, \hat y_i = y_i, s_i \le \theta\}|}
+                                   {|\{i : y_i \in C\}|}, \quad
+        \mathrm{FPR}(\theta) = \frac{|\{i : y_i \notin C, s_i \le \theta\}|}
+                                   {|\{i : y_i \notin C\}|}
+
+    The area is exact: the share of pairs (known, unknown) in which the known row is rightly
+    classified and less outlying, ties counting one half. It is at most the closed-set accuracy
+    and at most the AUROC.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_query,) or (n_tasks, n_query)
+        True labels. Labels that are not in `classes` are outliers.
+    y_pred : array-like of the same shape
+        Closed-set predictions: the threshold is the curve's own.
+    scores : array-like of the same shape
+        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+    classes : array-like of shape (n_classes,) or (n_tasks, n_classes)
+        The known classes C, in any order.
+
+    Returns
+    -------
+    oscr : float or ndarray of shape (n_tasks,)
+        nan, with an `UndefinedMetricWarning`, where a query lacks known or unknown rows.
+
+    References
+    ----------
+    Dhamija, Günther and Boult, "Reducing Network Agnostophobia", NeurIPS 2018.
+
+    Examples
+    --------
+    >>> from oslo_sklearn.metrics import oscr
+    >>> oscr(["cat", "dog", "emu"], ["cat", "cat", "dog"], [0.1, 0.2, 0.9], ["cat", "dog"])
+    0.5
+    """
+    (y_true, y_pred, scores), classes, single = _check_labels(
+        classes, y_true=y_true, y_pred=y_pred, scores=scores
+    )
+    unknown = _position(y_true, classes) == classes.shape[1]
+    ranking = rank(unknown, check_scores(scores))
+    correct = np.take(~unknown & (y_true == y_pred), ranking.order)
+    correct_so_far = np.take(np.cumsum(correct, axis=1), ranking.last_of_tie)
+    n_pairs = ranking.n_outliers * (ranking.n_query - ranking.n_outliers)
+    lack = "the query needs rows of known and of unknown classes"
+    return per_task(divide("OSCR", pairs_won(ranking, correct_so_far), n_pairs, lack), single)
+
+
+def open_set_f1(y_true, y_pred, classes):
+    r"""Macro-averaged F1 over the known classes and one class for all that is unknown.
+
+    .. math::
+        \frac{1}{K + 1} \sum_{k=1}^{K+1} \frac{2\, TP_k}{2\, TP_k + FP_k + FN_k}
+
+    Labels that are not in `classes`, true or predicted, are the class K + 1; so any
+    `outlier_label` serves, and it need not be told. A class that is neither in the truth nor in
+    the prediction is left out of the mean, as with ``zero_division=np.nan`` of scikit-learn's
+    `f1_score`.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_query,) or (n_tasks, n_query)
+        True labels.
+    y_pred : array-like of the same shape
+        Predicted labels, the rejected rows' label included.
+    classes : array-like of shape (n_classes,) or (n_tasks, n_classes)
+        The known classes, in any order.
+
+    Returns
+    -------
+    f1 : float or ndarray of shape (n_tasks,)
+
+    Examples
+    --------
+    >>> from oslo_sklearn.metrics import open_set_f1
+    >>> y_true, y_pred = ["cat", "dog", "emu", "fox"], ["cat", "dog", "?", "dog"]
+    >>> round(open_set_f1(y_true, y_pred, classes=["cat", "dog"]), 4)
+    0.7778
+    """
+    (y_true, y_pred), classes, single = _check_labels(classes, y_true=y_true, y_pred=y_pred)
+    true, predicted = _position(y_true, classes), _position(y_pred, classes)
+    n_classes = classes.shape[1] + 1
+    true_positives = _count(np.where(true == predicted, true, n_classes), n_classes + 1)[:, :-1]
+    # 2 TP + FP + FN is the number of rows of the class in truth plus that in the prediction.
+    occurrences = _count(true, n_classes) + _count(predicted, n_classes)
+    f1 = 2 * true_positives / np.maximum(occurrences, 1)
+    return per_task(f1.sum(axis=1) / (occurrences > 0).sum(axis=1), single)
+
+
+def _check_labels(classes, **arrays):
+    tasks, single = check_tasks(**arrays)
+    classes = np.asarray(classes)
+    allowed = (1,) if single else (1, 2)
+    n_tasks = len(tasks[0])
+    if classes.ndim not in allowed or not classes.shape[-1]:
+        shapes = "(n_classes,)" if single else "(n_classes,) or (n_tasks, n_classes)"
+        raise ValueError(f"classes must be of shape {shapes}; got {classes.shape}.")
+    if classes.ndim == 2 and len(classes) != n_tasks:
+        raise ValueError(f"classes must have {n_tasks} rows, one per task; got {len(classes)}.")
+    classes = np.atleast_2d(classes)
+    if (classes[:, :, None] == classes[:, None, :]).sum() != classes.size:
+        raise ValueError("classes must be distinct; got a label twice.")
+    for name, labels in zip(arrays, tasks, strict=True):
+        if name != "scores" and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+            if "O" in (labels.dtype.kind, classes.dtype.kind):
+                continue
+            raise ValueError(
+                f"{name} and classes must hold labels of one kind; got dtypes {labels.dtype} "
+                f"and {classes.dtype}."
+            )
+    return tasks, classes, single
+
+
+def _position(labels, classes):
+    """Position of each label in its task's classes; n_classes for a label that is not there."""
+    position = np.full(labels.shape, classes.shape[1], dtype=np.intp)
+    for k in range(classes.shape[1]):
+        position[labels == classes[:, k : k + 1]] = k
+    return position
+
+
+def _count(positions, n_positions):
+    """How often each position occurs in each task: (n_tasks, n_positions)."""
+    n_tasks = len(positions)
+    cells = positions + n_positions * np.arange(n_tasks)[:, None]
+    return np.bincount(cells.ravel(), minlength=n_tasks * n_positions).reshape(n_tasks, -1)

@@ -1,0 +1,372 @@
+"""Few-shot open-set tasks as index sets into a pool of labelled rows."""
+
+import numbers
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
+
+_SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
+_CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
+
+
+class Tasks(NamedTuple):
+    """Many few-shot open-set tasks as row indices.
+
+    Attributes
+    ----------
+    support : ndarray of shape (n_tasks, n_way * n_shot), dtype intp
+        Labelled rows, ordered by class: ``n_shot`` rows of ``classes[t, 0]``, and so on.
+    query : ndarray of shape (n_tasks, n_way * n_query + n_open * n_open_query), dtype intp
+        Rows to classify. The ``n_way * n_query`` rows of known classes come first, in the
+        order of ``classes``; the outliers follow.
+    classes : ndarray of shape (n_tasks, n_way)
+        Labels of the known classes.
+    """
+
+    support: np.ndarray
+    query: np.ndarray
+    classes: np.ndarray
+
+
+class _Pool(NamedTuple):
+    """Rows grouped by class: class c owns ``rows[starts[c]:starts[c] + sizes[c]]``."""
+
+    labels: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+
+class FewShotOpenSetSplit(BaseCrossValidator):
+    r"""Draw few-shot tasks whose query also holds rows of classes without support.
+
+    A task draws ``n_way`` known classes and, for each, ``n_shot`` support rows and
+    ``n_query`` query rows; outliers from classes that the support does not show are added to
+    the query. Classes and rows are drawn uniformly without replacement within a task, so
+    support and query are always disjoint. Tasks are independent of each other.
+
+    Parameters
+    ----------
+    n_way : int, default=5
+        Known classes in a task.
+    n_shot : int, default=1
+        Support rows per known class.
+    n_query : int, default=15
+        Query rows per known class (on average, if `dirichlet` is set).
+    n_open : int, default=5
+        Open classes in a task: their rows are the outliers. 0 gives closed-set tasks.
+    n_tasks : int, default=1000
+        Number of tasks.
+    open_set : {"classes", "broad"}, default="classes"
+        ``"classes"`` draws `n_open` further classes and `n_open_query` rows of each.
+        ``"broad"`` draws the ``n_open * n_open_query`` outliers from all rows of all classes
+        that are not known in the task.
+    n_open_query : int, default=None
+        Outliers per open class; None means `n_query`. It sets the share of outliers,
+        ``n_open * n_open_query / (n_way * n_query + n_open * n_open_query)``.
+    dirichlet : float, default=None
+        None gives every known class `n_query` query rows. A number a > 0 draws the known
+        classes' shares of the query from a symmetric Dirichlet distribution with
+        concentration a (Veilleux et al. use 2): the smaller, the more imbalanced, and a class
+        may get none. See Notes.
+    random_state : int, RandomState instance, Generator instance or None, default=0
+        An integer gives the same tasks on every call and on every machine. From a RandomState
+        or a Generator a new seed is drawn on each call, so that each call gives new tasks;
+        None draws it from NumPy's global RandomState.
+
+    Notes
+    -----
+    With `dirichlet`, a task draws :math:`p \sim \mathrm{Dir}(a, \dots, a)` and class k gets
+    :math:`p_k \cdot \mathtt{n\_way} \cdot \mathtt{n\_query}` query rows, rounded by largest
+    remainders so that the total is always ``n_way * n_query``. What a class has no rows for
+    goes to the others in proportion to their shares. Open classes stay balanced: no method
+    models them one by one, and a fixed share of outliers keeps precision comparable between
+    tasks. Outliers of unequal classes are what ``open_set="broad"`` gives.
+
+    Task t depends on the seed, on t and on the class sizes only: raising `n_tasks` adds tasks
+    and changes none, and renaming classes in the same sort order changes nothing.
+
+    References
+    ----------
+    Boudiaf et al., "Open-Set Likelihood Maximization for Few-Shot Learning", CVPR 2023.
+
+    Veilleux et al., "Realistic Evaluation of Transductive Few-Shot Learning", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn.tasks import FewShotOpenSetSplit
+    >>> y = np.repeat(["cat", "dog", "emu", "fox"], 10)
+    >>> split = FewShotOpenSetSplit(n_way=2, n_shot=1, n_query=3, n_open=2, n_tasks=2)
+    >>> for support_idx, query_idx in split.split(None, y):
+    ...     print(y[support_idx], y[query_idx[:6]], y[query_idx[6:]])
+    ['fox' 'dog'] ['fox' 'fox' 'fox' 'dog' 'dog' 'dog'] ['cat' 'cat' 'cat' 'emu' 'emu' 'emu']
+    ['dog' 'emu'] ['dog' 'dog' 'dog' 'emu' 'emu' 'emu'] ['cat' 'cat' 'cat' 'fox' 'fox' 'fox']
+    >>> split.sample(y).support.shape
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        n_way=5,
+        n_shot=1,
+        n_query=15,
+        n_open=5,
+        n_tasks=1000,
+        open_set="classes",
+        n_open_query=None,
+        dirichlet=None,
+        random_state=0,
+    ):
+        self.n_way = n_way
+        self.n_shot = n_shot
+        self.n_query = n_query
+        self.n_open = n_open
+        self.n_tasks = n_tasks
+        self.open_set = open_set
+        self.n_open_query = n_open_query
+        self.dirichlet = dirichlet
+        self.random_state = random_state
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Return the number of tasks; the arguments are ignored."""
+        return self.n_tasks
+
+    def split(self, X, y=None, groups=None):
+        """Generate the tasks one by one.
+
+        Parameters
+        ----------
+        X : array-like with n rows, or None
+            Used for its length only.
+        y : array-like of shape (n,)
+            Class labels.
+        groups : ignored
+
+        Yields
+        ------
+        support_idx : ndarray of shape (n_way * n_shot,)
+            Support rows, ordered by class.
+        query_idx : ndarray of shape (n_way * n_query + n_open * n_open_query,)
+            Query rows: known classes first, then outliers.
+        """
+        if groups is not None:
+            name = type(self).__name__
+            warnings.warn(f"The groups parameter is ignored by {name}", UserWarning, stacklevel=2)
+        pool = self._pool(y, X)
+        chunks = self._chunks(pool, *self._generators())
+        # A generator expression: errors above are raised by the call, not by the first next().
+        return (task for chunk in chunks for task in zip(chunk.support, chunk.query, strict=True))
+
+    def sample(self, y):
+        """Draw all tasks at once: the same tasks as `split`, in the same order.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Class labels.
+
+        Returns
+        -------
+        tasks : Tasks
+            Named tuple of arrays `support`, `query` and `classes`, one row per task.
+        """
+        chunks = list(self._chunks(self._pool(y), *self._generators()))
+        return Tasks(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+
+    def _generators(self):
+        """Two independent streams: uniforms, and the Dirichlet draws."""
+        seed = self.random_state
+        if isinstance(seed, np.random.Generator):
+            seed = seed.integers(2**63)
+        elif not isinstance(seed, numbers.Integral):
+            seed = check_random_state(seed).randint(2**31, size=2).tolist()
+        return [
+            np.random.Generator(np.random.PCG64(child))
+            for child in np.random.SeedSequence(seed).spawn(2)
+        ]
+
+    @property
+    def _n_known(self):
+        return self.n_way * self.n_query
+
+    @property
+    def _n_outliers_per_class(self):
+        return self.n_query if self.n_open_query is None else self.n_open_query
+
+    @property
+    def _n_outliers(self):
+        return self.n_open * self._n_outliers_per_class
+
+    def _pool(self, y, X=None):
+        self._check_params()
+        if y is None:
+            raise ValueError("y must be the class labels of the rows; got None.")
+        labels, codes = _encode(y)
+        if X is not None and _n_rows(X) != len(codes):
+            raise ValueError(f"X and y must have as many rows; got {_n_rows(X)} and {len(codes)}.")
+        sizes = np.bincount(codes, minlength=len(labels))
+        self._check_sizes(labels, sizes)
+        starts = np.cumsum(sizes) - sizes
+        return _Pool(labels, np.argsort(codes, kind="stable"), starts, sizes)
+
+    def _check_params(self):
+        minima = {"n_way": 1, "n_shot": 1, "n_query": 1, "n_open": 0, "n_tasks": 1}
+        if self.n_open_query is not None:
+            minima["n_open_query"] = 0
+        for name, minimum in minima.items():
+            value = getattr(self, name)
+            if not _is_number(value, numbers.Integral) or value < minimum:
+                raise ValueError(f"{name} must be an integer >= {minimum}; got {value!r}.")
+        if self.open_set not in ("classes", "broad"):
+            raise ValueError(f'open_set must be "classes" or "broad"; got {self.open_set!r}.')
+        a = self.dirichlet
+        if a is not None and not (_is_number(a, numbers.Real) and 0 < a < np.inf):
+            raise ValueError(f"dirichlet must be None or a finite number > 0; got {a!r}.")
+        seed = self.random_state
+        if isinstance(seed, numbers.Integral) and seed < 0:
+            raise ValueError(f"random_state must be >= 0 if it is an integer; got {seed}.")
+
+    def _check_sizes(self, labels, sizes):
+        broad = self.open_set == "broad"
+        n_classes = self.n_way + (bool(self._n_outliers) if broad else self.n_open)
+        if len(labels) < n_classes:
+            raise ValueError(
+                f"y has {len(labels)} classes, but a task with n_way={self.n_way} known classes "
+                f"and n_open={self.n_open} ({self.open_set}) needs at least {n_classes}."
+            )
+        need = self.n_shot + self.n_query
+        reason = f"n_shot + n_query = {self.n_shot} + {self.n_query}"
+        if not broad and self.n_open and self._n_outliers_per_class > need:
+            need = self._n_outliers_per_class
+            reason = f"n_open_query = {need}"
+        small = np.flatnonzero(sizes < need)
+        if small.size:
+            worst = small[np.argmin(sizes[small])]
+            others = f"; too small as well: {small.size - 1} more" if small.size > 1 else ""
+            raise ValueError(
+                f"y: class {_plain(labels[worst])!r} has {sizes[worst]} rows, but a task may need "
+                f"{need} ({reason}){others}."
+            )
+        largest_known = np.sort(sizes)[len(sizes) - self.n_way :].sum()
+        if broad and sizes.sum() - largest_known < self._n_outliers:
+            raise ValueError(
+                f"y: with the {self.n_way} largest classes known, {sizes.sum() - largest_known} "
+                f"rows remain, but n_open * n_open_query = {self._n_outliers} outliers are needed."
+            )
+
+    def _chunks(self, pool, rng, imbalance_rng):
+        """Yield `Tasks` of bounded size; task t uses row t of one table of uniforms."""
+        n_way, n_shot, broad = self.n_way, self.n_shot, self.open_set == "broad"
+        most_query = self.n_query
+        if self.dirichlet is not None:
+            most_query = min(self._n_known, pool.sizes.max() - n_shot)
+        n_class_draws = n_way if broad else n_way + self.n_open
+        n_known_draws = n_way * (n_shot + most_query)
+        ends = np.cumsum([n_class_draws, n_known_draws, self._n_outliers])
+        chunk_size = max(1, _CHUNK_UNIFORMS // int(ends[-1]))
+        for start in range(0, self.n_tasks, chunk_size):
+            n = min(chunk_size, self.n_tasks - start)
+            for_classes, for_known, for_outliers, _ = np.split(rng.random((n, ends[-1])), ends, 1)
+            classes = _draw(for_classes, np.full(n, len(pool.labels)))
+            known = classes[:, :n_way]
+            places = _draw_within(for_known, pool, known)
+            support, query = places[..., :n_shot], places[..., n_shot:]
+            if self.dirichlet is not None:
+                shares = imbalance_rng.dirichlet(np.full(n_way, float(self.dirichlet)), n)
+                counts = _apportion(shares, self._n_known, pool.sizes[known] - n_shot)
+                query = query[np.arange(most_query) < counts[..., None]]
+            if broad:
+                outliers = _draw_outside(for_outliers, pool, known)
+            else:
+                outliers = _draw_within(for_outliers, pool, classes[:, n_way:])
+            query = np.hstack([query.reshape(n, -1), outliers.reshape(n, -1)])
+            yield Tasks(pool.rows[support.reshape(n, -1)], pool.rows[query], pool.labels[known])
+
+
+def _draw(uniforms, sizes):
+    """Draw without replacement from urn i, which holds 0 .. sizes[i] - 1.
+
+    Partial Fisher-Yates shuffles, vectorised over urns: `uniforms` (n_urns, n_draws) in
+    [0, 1) gives draws of the same shape. Draws beyond an urn's size are meaningless.
+    """
+    n_urns, n_draws = uniforms.shape
+    draws = np.empty((n_draws, n_urns), dtype=np.intp)
+    if not draws.size:
+        return draws.T
+    step = np.arange(n_draws)[:, None]
+    picks = step + (uniforms.T * np.maximum(sizes - step, 1)).astype(np.intp)
+    depth = max(int(sizes.max()), n_draws)
+    width = min(n_urns, max(1, _SCRATCH_ENTRIES // depth))
+    urns = np.repeat(np.arange(depth, dtype=np.int32), width).reshape(depth, width)
+    flat = urns.ravel()
+    for start in range(0, n_urns, width):
+        pick = picks[:, start : start + width]
+        n = pick.shape[1]
+        where = pick * width + np.arange(n)
+        for j in range(n_draws):
+            draws[j, start : start + n] = flat[where[j]]
+            flat[where[j]] = urns[j, :n]
+        flat[where] = pick  # only touched entries are put back: cheap however deep the urn
+    return draws.T
+
+
+def _draw_within(uniforms, pool, classes):
+    """Places in `pool.rows` (n, n_classes, n_draws) of rows drawn within each class."""
+    n, n_classes = classes.shape
+    n_draws = uniforms.shape[1] // max(n_classes, 1)
+    draws = _draw(uniforms.reshape(n * n_classes, n_draws), pool.sizes[classes].ravel())
+    return draws.reshape(n, n_classes, n_draws) + pool.starts[classes][..., None]
+
+
+def _draw_outside(uniforms, pool, known):
+    """Places in `pool.rows` (n, n_draws) of rows drawn from all classes but the known ones."""
+    known = np.sort(known, axis=1)  # places grow with the class, so gaps are skipped in order
+    places = _draw(uniforms, len(pool.rows) - pool.sizes[known].sum(axis=1))
+    for starts, sizes in zip(pool.starts[known].T, pool.sizes[known].T, strict=True):
+        places = places + np.where(places >= starts[:, None], sizes[:, None], 0)
+    return places
+
+
+def _apportion(shares, total, capacities):
+    """Integers in proportion to `shares` (n, k), at most `capacities`, that sum to `total`."""
+    shares = np.maximum(shares, 1e-12)  # a tiny concentration underflows to exact zeros
+    full = np.zeros(shares.shape, dtype=bool)
+    for _ in range(shares.shape[1]):
+        left = total - np.where(full, capacities, 0).sum(axis=1, keepdims=True)
+        free = np.where(full, 0.0, shares)
+        quotas = left * free / np.maximum(free.sum(axis=1, keepdims=True), 1e-300)
+        full |= quotas >= capacities
+    counts = np.where(full, capacities, np.floor(quotas).astype(np.intp))
+    remainders = np.where(full, -1.0, quotas - np.floor(quotas))
+    rank = np.argsort(np.argsort(-remainders, axis=1, kind="stable"), axis=1)
+    return counts + (rank < total - counts.sum(axis=1, keepdims=True))
+
+
+def _encode(y):
+    """Sorted distinct labels and each row's position among them."""
+    y = column_or_1d(y)
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
+        raise ValueError("y must hold class labels; got continuous or non-finite values.")
+    try:
+        return np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"y must hold labels that can be sorted, without missing ones: {error}."
+        ) from error
+
+
+def _n_rows(X):
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def _is_number(value, kind):
+    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
+
+
+def _plain(label):
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,0 +1,97 @@
+"""What several test modules use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+class FewShotTask(NamedTuple):
+    support_X: np.ndarray
+    support_y: np.ndarray
+    query_X: np.ndarray
+    query_y: np.ndarray  # n_way and above: outliers
+
+
+def make_task(
+    seed=0, n_way=5, n_shot=1, n_query=15, n_open=5, n_features=64, spread=0.8, dtype=np.float32
+) -> FewShotTask:
+    """Gaussian classes around random directions, with an offset that centring has to remove."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(n_way + n_open, n_features)) + 3.0
+    support_y = np.repeat(np.arange(n_way), n_shot)
+    query_y = np.repeat(np.arange(n_way + n_open), n_query)
+
+    def rows(labels):
+        return (means[labels] + spread * rng.normal(size=(len(labels), n_features))).astype(dtype)
+
+    return FewShotTask(rows(support_y), support_y, rows(query_y), query_y)
+
+
+def oslo_transcription(
+    support,
+    labels,
+    query,
+    lambda_z=0.1,
+    lambda_xi=0.05,
+    max_iter=2,
+    likelihood="cosine",
+    inlierness=True,
+):
+    """OSLO's formulas written down row by row in float64, for prepared rows."""
+    n_classes = labels.max() + 1
+
+    def log_p(x, mu):
+        return x @ mu if likelihood == "cosine" else -((x - mu) ** 2).sum() / 2
+
+    def model(sums, weights):
+        if likelihood == "gaussian":
+            return [total / weight for total, weight in zip(sums, weights, strict=True)]
+        return [total / np.linalg.norm(total) for total in sums]
+
+    def entropy(p):
+        p = p[p > 0]
+        return -(p * np.log(p)).sum()
+
+    start = [support[labels == k] for k in range(n_classes)]
+    prototypes = model([rows.sum(0) for rows in start], [len(rows) for rows in start])
+    z = np.full((len(query), n_classes), 1 / n_classes)
+    xi = np.empty(len(query))
+    objective = []
+    for step in range(max(max_iter, 1)):
+        for i, x in enumerate(query):
+            fit = sum(z[i, k] * log_p(x, prototypes[k]) for k in range(n_classes))
+            xi[i] = 1 / (1 + np.exp(-fit / lambda_xi))
+        if step == max_iter:
+            break
+        for i, x in enumerate(query):
+            weight = xi[i] if inlierness else 1.0
+            powers = np.array([np.exp(weight * log_p(x, mu) / lambda_z) for mu in prototypes])
+            z[i] = powers / powers.sum()
+        used = xi if inlierness else np.ones(len(query))
+        sums = [
+            support[labels == k].sum(0)
+            + sum(used[i] * z[i, k] * query[i] for i in range(len(query)))
+            for k in range(n_classes)
+        ]
+        weights = [(labels == k).sum() + (used * z[:, k]).sum() for k in range(n_classes)]
+        prototypes = model(sums, weights)
+        value = sum(log_p(x, prototypes[k]) for x, k in zip(support, labels, strict=True))
+        for i, x in enumerate(query):
+            fit = sum(z[i, k] * log_p(x, prototypes[k]) for k in range(n_classes))
+            value += used[i] * fit + lambda_z * entropy(z[i])
+            if inlierness:
+                value += lambda_xi * entropy(np.array([xi[i], 1 - xi[i]]))
+        objective.append(value)
+    found = [int(np.argmax([log_p(x, mu) for mu in prototypes])) for x in query]
+    return {
+        "prototypes": np.array(prototypes),
+        "z": z,
+        "xi": xi,
+        "labels": np.array(found),
+        "objective": np.array(objective),
+    }
