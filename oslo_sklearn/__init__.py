@@ -1,9 +1,82 @@
 """Few-shot open-set recognition for scikit-learn: OSLO and the baselines of its study."""
 
+from . import metrics, presets
 from ._discovery import all_estimators
 from ._version import __version__
+from .baselines import (
+    BDCSPN,
+    EOL,
+    LRICI,
+    OSTIM,
+    PROSER,
+    PTMAP,
+    RPL,
+    TIM,
+    BaselinePlusPlus,
+    LaplacianShot,
+    OpenMax,
+    SimpleShot,
+)
+from .detectors import (
+    COPODDetector,
+    HBOSDetector,
+    IForestDetector,
+    KNNDetector,
+    OCSVMDetector,
+    OutlierDetector,
+    PCADetector,
+    StrongBaseline,
+)
+from .evaluation import (
+    OSLOCV,
+    evaluate,
+    make_open_set_scorer,
+    open_set_scorer,
+    summarize,
+    tune_threshold,
+)
+from .features import TimmFeatureExtractor, load_image_folder
 from .oslo import OSLO
 from .pipeline import make_open_set_pipeline
+from .preprocessing import CenterNormalize, PowerTransform
 from .tasks import FewShotOpenSetSplit
 
-__all__ = ["OSLO", "FewShotOpenSetSplit", "__version__", "all_estimators", "make_open_set_pipeline"]
+__all__ = [
+    "BDCSPN",
+    "EOL",
+    "LRICI",
+    "OSLO",
+    "OSLOCV",
+    "OSTIM",
+    "PROSER",
+    "PTMAP",
+    "RPL",
+    "TIM",
+    "BaselinePlusPlus",
+    "COPODDetector",
+    "CenterNormalize",
+    "FewShotOpenSetSplit",
+    "HBOSDetector",
+    "IForestDetector",
+    "KNNDetector",
+    "LaplacianShot",
+    "OCSVMDetector",
+    "OpenMax",
+    "OutlierDetector",
+    "PCADetector",
+    "PowerTransform",
+    "SimpleShot",
+    "StrongBaseline",
+    "TimmFeatureExtractor",
+    "__version__",
+    "all_estimators",
+    "evaluate",
+    "load_image_folder",
+    "make_open_set_pipeline",
+    "make_open_set_scorer",
+    "metrics",
+    "open_set_scorer",
+    "presets",
+    "summarize",
+    "tune_threshold",
+]

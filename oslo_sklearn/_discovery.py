@@ -4,7 +4,19 @@ from __future__ import annotations
 
 
 def all_estimators() -> list[tuple[str, type]]:
-    """List the package's open-set classifiers as ``(name, class)``, sorted by name."""
+    """List the open-set classifiers that the package exports.
+
+    Returns
+    -------
+    estimators : list of (name, class)
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from oslo_sklearn import all_estimators
+    >>> dict(all_estimators())["OSLO"]
+    <class 'oslo_sklearn.oslo.OSLO'>
+    """
     import oslo_sklearn
     from oslo_sklearn.base import FewShotOpenSetClassifier
 
@@ -12,5 +24,7 @@ def all_estimators() -> list[tuple[str, type]]:
     return sorted(
         (name, obj)
         for name, obj in found
-        if isinstance(obj, type) and issubclass(obj, FewShotOpenSetClassifier)
+        if isinstance(obj, type)
+        and issubclass(obj, FewShotOpenSetClassifier)
+        and obj is not FewShotOpenSetClassifier
     )

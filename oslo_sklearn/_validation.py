@@ -1,4 +1,4 @@
-"""What comes in: rows, labels, devices. Every error names the argument at fault."""
+"""What comes in: rows, labels, a centre. Every error names the argument at fault."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import torch
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-_FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
+from ._devices import enough_threads
 
-# Below this many multiply-adds a step, moving a task to a GPU costs more than it gains.
-_GPU_WORTHWHILE = 2**26
+_FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
 
 
 def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
@@ -25,7 +24,7 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
         if isinstance(X, torch.Tensor):
             X = rows = _check_tensor(X, name, estimator)
         else:
-            rows = as_tensor(_check_array(X, name, estimator))
+            rows = _check_array(X, name, estimator)
         _check_features(estimator, X, reset)
     except ValueError as error:
         if name in str(error):
@@ -34,26 +33,32 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
     return rows
 
 
-def _check_array(X, name: str, estimator) -> np.ndarray:
+def _check_array(X, name: str, estimator) -> torch.Tensor:
     if type(X) is np.ndarray and X.dtype in _FLOATS and X.ndim == 2 and X.size:
-        with np.errstate(all="ignore"):
-            if np.isfinite(X.sum()):  # nothing left for check_array to find, at a tenth of its cost
-                return X
+        rows = as_tensor(X)
+        if _is_finite(rows):
+            return rows  # check_array would find nothing, at ten times the cost
     if getattr(X, "dtype", None) == np.float16:
         X = np.asarray(X, dtype=np.float32)
-    return check_array(X, dtype=_FLOATS, input_name=name, estimator=estimator)
+    return as_tensor(check_array(X, dtype=_FLOATS, input_name=name, estimator=estimator))
 
 
 def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
     X = X.detach()
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor; dense data is required.")
-    if X.ndim != 2 or not X.numel() or X.is_complex() or not bool(torch.isfinite(X.sum())):
+    if X.ndim != 2 or not X.numel() or X.is_complex() or not _is_finite(X):
         X = X.cpu()
         _check_array((X.float() if X.dtype == torch.bfloat16 else X).numpy(), name, estimator)
     if X.dtype in (torch.float16, torch.bfloat16):
         return X.float()
     return X if X.dtype == torch.float32 else X.double()
+
+
+def _is_finite(rows: torch.Tensor) -> bool:
+    """Whether the sum is finite: a single pass, and False at worst for an overflow."""
+    with enough_threads(rows.numel()):
+        return bool(torch.isfinite(rows.sum()))
 
 
 def _check_features(estimator, X, reset: bool) -> None:
@@ -152,44 +157,3 @@ def check_center(center, n_features: int) -> torch.Tensor:
             f"shape {tuple(center.shape)}."
         )
     return center.detach()
-
-
-def check_device(device) -> torch.device | None:
-    """Turn the parameter into a torch device that is there; None stands for "auto"."""
-    if isinstance(device, str) and device == "auto":
-        return None
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device={device!r} is not available here ({reason}); expected 'auto', 'cpu', 'cuda', "
-            "'cuda:N' or 'mps'."
-        ) from error
-    if found.type == "meta":
-        raise ValueError("device='meta' holds no data; expected 'auto', 'cpu', 'cuda' or 'mps'.")
-    return found
-
-
-def choose_device(
-    device: torch.device | None, rows: list[torch.Tensor], n_classes: int
-) -> torch.device:
-    """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile."""
-    if device is not None:
-        return device
-    for tensor in rows:
-        if tensor.device.type != "cpu":
-            return tensor.device
-    work = sum(tensor.numel() for tensor in rows) * n_classes
-    if work >= _GPU_WORTHWHILE and torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("cpu")
-
-
-def common_dtype(rows: list[torch.Tensor], dtype) -> torch.dtype:
-    """The type to compute in: the parameter's, else the widest among the inputs."""
-    if dtype is not None:
-        return getattr(torch, np.dtype(dtype).name)
-    wide = any(tensor.dtype == torch.float64 for tensor in rows)
-    return torch.float64 if wide else torch.float32

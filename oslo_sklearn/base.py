@@ -16,16 +16,9 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ._devices import check_device, choose_device, common_dtype, enough_threads
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
-from ._validation import (
-    as_tensor,
-    check_center,
-    check_device,
-    check_labels,
-    check_rows,
-    choose_device,
-    common_dtype,
-)
+from ._validation import as_tensor, check_center, check_labels, check_rows
 from .solvers.geometry import Task, prepare_rows
 
 _MAX_STORED_BYTES = 2**30
@@ -39,6 +32,9 @@ _QUERY_ATTRIBUTES = (
     "inlierness_",
     "outlierness_",
 )
+
+
+State = dict[str, Tensor | list | None]
 
 
 @dataclass
@@ -59,11 +55,12 @@ class Answer:
 class Solution:
     """A solved batch of tasks.
 
-    ``state`` holds, by name, the tensors from which any row can be answered afterwards; each has
-    a leading axis of tasks. ``answer`` is the query's, where solving has found it on the way.
+    ``state`` holds, by name, what any row can be answered from afterwards: tensors with a leading
+    axis of tasks, or lists with a fitted object for each task. ``answer`` is the query's, where
+    solving has found it on the way.
     """
 
-    state: dict[str, Tensor]
+    state: State
     answer: Answer | None = None
     prototypes: Tensor | None = None  # (B, K, d)
     objective: Tensor | None = None  # (B, T)
@@ -83,6 +80,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     # Whether the answer for a row depends on the query it came with.
     _transductive = False
+    # Whether many tasks are solved at once faster than one after another.
+    _batched = True
     # The score at which a row is as likely in as out, where the method has one.
     _natural_zero: float | None = None
 
@@ -100,7 +99,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         """Solve a batch of tasks."""
         raise NotImplementedError
 
-    def _infer(self, state: dict[str, Tensor], rows: Tensor) -> Answer:
+    def _infer(self, state: State, rows: Tensor) -> Answer:
         """Answer prepared rows ``(B, n, d)`` from the state that ``_solve`` returned."""
         raise NotImplementedError
 
@@ -188,7 +187,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         dtype = common_dtype(rows, self.dtype)
         rows = [tensor.to(device, dtype)[None] for tensor in rows]
         labels = torch.from_numpy(codes).to(device)[None]
-        return self._solve_batch(rows, labels, len(self.classes_))
+        with enough_threads(sum(tensor.numel() for tensor in rows)):
+            return self._solve_batch(rows, labels, len(self.classes_))
 
     @torch.inference_mode()
     def _solve_batch(self, rows: list[Tensor], labels: Tensor, n_classes: int):
@@ -232,14 +232,11 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             support, codes = self._support
             _, answer = self._solve_one(as_tensor(support), codes, rows)
             return answer
-        state = {name: None if a is None else as_tensor(a) for name, a in self._state.items()}
-        floats = [a for a in state.values() if a is not None and a.is_floating_point()]
-        dtype = common_dtype([rows, *floats], self.dtype)
+        arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
+        dtype = common_dtype([rows, *arrays], self.dtype)
         device = choose_device(check_device(self.device), [rows], len(self.classes_))
-        for name, a in state.items():
-            if a is not None:
-                state[name] = a.to(device, dtype if a.is_floating_point() else a.dtype)[None]
-        with torch.inference_mode():
+        state = {name: _as_batch(value, device, dtype) for name, value in self._state.items()}
+        with torch.inference_mode(), enough_threads(rows.numel()):
             rows = self._prepare(rows.to(device, dtype)[None], state["center"])
             return self._infer(state, rows)
 
@@ -369,6 +366,18 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         )
 
 
-def _first(tensor: Tensor | None) -> np.ndarray | None:
-    """The only task of a batch, as an array."""
-    return None if tensor is None else tensor[0].cpu().numpy()
+def _first(values: Tensor | list | None):
+    """What the only task of a batch has: an array or a fitted object."""
+    if values is None:
+        return None
+    return values[0].cpu().numpy() if isinstance(values, Tensor) else values[0]
+
+
+def _as_batch(value, device: torch.device, dtype: torch.dtype) -> Tensor | list | None:
+    """The inverse of `_first`."""
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        return [value]
+    tensor = as_tensor(value)[None]
+    return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import one_hot, unit_prototypes
+from .geometry import one_hot, product, unit_prototypes
 
 
 class OSLOModel(NamedTuple):
@@ -32,7 +32,7 @@ class OSLOModel(NamedTuple):
 
     def log_p(self, rows: Tensor, prototypes: Tensor) -> Tensor:
         """Log-likelihood ``(B, n, K)``; with the cosine, rows are of unit norm or zero."""
-        products = (prototypes @ rows.mT).mT  # a fifth faster than rows @ prototypes.mT
+        products = product(rows, prototypes.mT)
         if self.likelihood == "cosine":
             return products
         squares = rows.square().sum(-1)[..., None] + prototypes.square().sum(-1)[..., None, :]
@@ -123,7 +123,7 @@ def solve_oslo(
         False marks padding.
     """
     membership = one_hot(labels, n_classes, support.dtype)
-    support_sum, support_weight = membership.mT @ support, membership.sum(-2)
+    support_sum, support_weight = product(membership.mT, support), membership.sum(-2)
     keep = None if query_mask is None else query_mask.to(query.dtype)
 
     prototypes = model.on_model(support_sum, support_weight) if start is None else start
@@ -145,7 +145,7 @@ def solve_oslo(
         if keep is not None:
             weight = weight * keep[..., None]
         prototypes = model.on_model(
-            support_sum + weight.mT @ query, support_weight + weight.sum(-2)
+            support_sum + product(weight.mT, query), support_weight + weight.sum(-2)
         )
         log_p = model.log_p(query, prototypes)
         of_rows = model.query_objective(log_p, z, log_z, xi, logit_xi)

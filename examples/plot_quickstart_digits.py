@@ -1,0 +1,59 @@
+"""
+Known and unknown digits
+========================
+
+Five digits are known from a single labelled example each. The query holds fifteen of every digit,
+half of which belong to no known class. OSLO labels them all and tells which to reject.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn.metrics import auroc, closed_set_accuracy
+
+X, y = load_digits(return_X_y=True)
+support, query = next(FewShotOpenSetSplit(n_way=5, n_shot=1, random_state=0).split(X, y))
+
+# %%
+# One call solves the task. The query's labels are used for nothing but the two lines that print.
+
+oslo = OSLO().fit(X[support], y[support], X[query])
+is_unknown = ~np.isin(y[query], oslo.classes_)
+print(f"accuracy on known digits: {closed_set_accuracy(y[query], oslo.labels_, oslo.classes_):.2f}")
+print(f"AUROC of the outlierness: {auroc(is_unknown, oslo.outlierness_):.2f}")
+
+# %%
+# The scores of both kinds overlap: one example a class is little. The automatic threshold lies
+# midway between Otsu's and zero, where a row is as likely in as out.
+
+figure, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
+bins = np.linspace(oslo.outlierness_.min(), oslo.outlierness_.max(), 25)
+ax.hist(oslo.outlierness_[~is_unknown], bins, color="#0072b2", alpha=0.8, label="known digits")
+ax.hist(
+    oslo.outlierness_[is_unknown],
+    bins,
+    histtype="step",
+    hatch="///",
+    color="#d55e00",
+    linewidth=1.5,
+    label="unknown digits",
+)
+ax.axvline(oslo.threshold_, color="black", linestyle="--", label="threshold")
+ax.set(xlabel="outlierness", ylabel="query rows")
+ax.legend(frameon=False)
+
+# %%
+# The most and the least outlying digits, with the label each would get.
+
+order = np.argsort(-oslo.outlierness_)
+figure, axes = plt.subplots(2, 10, figsize=(8, 2.4), layout="constrained")
+for row, (title, chosen) in enumerate({"most": order[:10], "least": order[-10:]}.items()):
+    for ax, i in zip(axes[row], chosen, strict=True):
+        ax.imshow(X[query[i]].reshape(8, 8), cmap="gray_r")
+        ax.set_title(f"{oslo.labels_[i]}  {oslo.outlierness_[i]:+.1f}", fontsize=8)
+        ax.set(xticks=[], yticks=[])
+    axes[row, 0].set_ylabel(f"{title} outlying", fontsize=8)
+
+plt.show()

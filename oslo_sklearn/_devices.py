@@ -1,0 +1,69 @@
+"""Where to compute, in what type, and on how many threads."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+# Below this many multiply-adds a step, moving a task to a GPU costs more than it gains.
+_GPU_WORTHWHILE = 2**26
+# Below this many entries, waking a second thread costs about what it saves, and on a busy machine
+# waiting for it costs ten times the whole task.
+_THREADS_WORTHWHILE = 2**21
+
+
+def check_device(device) -> torch.device | None:
+    """Turn the parameter into a torch device that is there; None stands for "auto"."""
+    if isinstance(device, str) and device == "auto":
+        return None
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={device!r} is not available here ({reason}); expected 'auto', 'cpu', 'cuda', "
+            "'cuda:N' or 'mps'."
+        ) from error
+    if found.type == "meta":
+        raise ValueError("device='meta' holds no data; expected 'auto', 'cpu', 'cuda' or 'mps'.")
+    return found
+
+
+def choose_device(
+    device: torch.device | None, rows: list[torch.Tensor], n_classes: int
+) -> torch.device:
+    """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile."""
+    if device is not None:
+        return device
+    for tensor in rows:
+        if tensor.device.type != "cpu":
+            return tensor.device
+    work = sum(tensor.numel() for tensor in rows) * n_classes
+    if work >= _GPU_WORTHWHILE and torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
+
+
+def common_dtype(rows: list[torch.Tensor], dtype) -> torch.dtype:
+    """The type to compute in: the parameter's, else the widest among the inputs."""
+    if dtype is not None:
+        return getattr(torch, np.dtype(dtype).name)
+    wide = any(tensor.dtype == torch.float64 for tensor in rows)
+    return torch.float64 if wide else torch.float32
+
+
+@contextmanager
+def enough_threads(n_entries: int):
+    """Compute on one thread where the rows are few."""
+    n_threads = torch.get_num_threads()
+    if n_entries >= _THREADS_WORTHWHILE or n_threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)

@@ -1,0 +1,166 @@
+"""EOL: calibrated prototypes under expected shares of classes and outliers."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from .._docs import shared_docs
+from ..base import Answer, Solution
+from ..solvers.prototype_descent import (
+    AffineHead,
+    OpenEntropy,
+    predict_logits,
+    refine_prototypes,
+)
+from ..solvers.scores import outlier_probability
+from ._prototype_descent import PrototypeDescentClassifier
+
+
+@shared_docs
+class EOL(PrototypeDescentClassifier):
+    r"""Enhanced Outlier Logits: calibrated prototypes under expected shares of the query.
+
+    A row is as far in as its logits, summed over all classes, say; prototypes, a scale and a
+    shift per class are tuned until classes and outliers get the shares they are expected to have.
+
+    With logits :math:`l_{ik} = T (e^{\eta_k} \cos(x_i, \mu_k) + \delta_k)` and the expected share
+    of outliers b, the inlierness and the class probabilities are
+
+    .. math::
+        \pi_i = \sigma\Big(\log \sum_k e^{l_{ik}} - \log K + \log b\Big), \qquad
+        p_{ik} = \pi_i \, \mathrm{softmax}_k(l_i)
+
+    and Adam minimises over :math:`\mu, \eta, \delta`
+
+    .. math::
+        -\frac{1}{|S|} \sum_{i \in S} \log p_{i y_i}
+        - \frac{1}{K |Q|} \sum_{i \in Q} \sum_k p_{ik} \log p_{ik}
+        + \frac{1}{K} \sum_k u_k \log u_k + u_o \log u_o
+
+    with the shares relative to those expected, :math:`u_k = c \, \overline{p_k} / (1 - b)` and
+    :math:`u_o = (1 - \overline{\pi}) / b` (bars are means over the query). After the last step,
+    the prototypes that tell classes apart are refined once, to the means of all rows weighted by
+    :math:`p`; the inlierness stays that of the unrefined ones.
+
+    Parameters
+    ----------
+    outlier_share : float, default=0.5
+        Expected share of outliers in the query, b.
+    marginal_scale : {"classes", "shots"}, default="classes"
+        The factor c. ``"classes"``: K, so that :math:`u_k = 1` where the inliers are spread evenly
+        over the classes. ``"shots"``: the mean number of support rows per class, as published.
+    temperature : float, default=10.0
+        T.
+    learning_rate : float, default=0.01
+        Step size of Adam.
+    max_iter : int, default=50
+        Number of steps.
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The refined prototypes; only their directions matter.
+    objective_ : ndarray of shape (max_iter,)
+        The loss after each step.
+    inlierness_ : ndarray of shape (n_query,)
+        :math:`\pi`; the score is :math:`1 - \pi`.
+
+    Notes
+    -----
+    EOL is told the share of outliers and relies on balanced classes, neither of which `OSLO`
+    knows: its lead on balanced benchmarks is in part that knowledge. Its authors set b from the
+    true share.
+
+    With the published factor, the number of shots, the share of inliers that the loss aims at
+    depends on how many labelled rows there are. On real features (validation classes, 5-way,
+    1-shot) ``"classes"`` raises AUROC from 81 to 96 and from 77 to 92; at 5 shots of a 5-way
+    task the two are the same. ``predict_proba`` is :math:`p` of the refined prototypes divided by
+    :math:`\pi`.
+
+    References
+    ----------
+    Ochal, Patacchiola, Boudiaf, Wang: *EOL: Transductive Few-Shot Open-Set Recognition by
+    Enhancing Outlier Logits*, arXiv:2408.02052, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import EOL
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
+    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    >>> eol = EOL(outlier_share=1 / 3, contamination=1 / 3, outlier_label="new")
+    >>> eol.fit(support_X, ["cat", "dog"], query_X).predict(query_X)
+    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
+           'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
+    """
+
+    _transductive = True
+
+    _parameter_constraints = {
+        **PrototypeDescentClassifier._parameter_constraints,
+        "outlier_share": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "marginal_scale": [StrOptions({"classes", "shots"})],
+    }
+
+    def __init__(
+        self,
+        outlier_share=0.5,
+        marginal_scale="classes",
+        *,
+        temperature=10.0,
+        learning_rate=0.01,
+        max_iter=50,
+        center="task",
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.outlier_share = outlier_share
+        self.marginal_scale = marginal_scale
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _head(self):
+        return AffineHead(float(self.temperature), float(self.outlier_share))
+
+    def _query_loss(self, task):
+        outlier_share = float(self.outlier_share)
+        scale = task.n_classes
+        if self.marginal_scale == "shots":
+            n_support = (task.labels >= 0).sum(-1).to(task.support.dtype)
+            scale = (n_support / task.n_classes)[:, None, None]
+        return OpenEntropy((1 - outlier_share) / scale, outlier_share)
+
+    def _solve(self, task) -> Solution:
+        solved = self._descend(task)
+        prototypes, affine = solved.parameters
+        refined = refine_prototypes(self._head(), task, prototypes, affine)
+        return Solution(
+            {"prototypes": prototypes, "refined": refined, "affine": affine},
+            prototypes=refined,
+            objective=solved.objective,
+        )
+
+    def _infer(self, state, rows) -> Answer:
+        logits = predict_logits(self._head(), rows, state["prototypes"], state["affine"])
+        refined = predict_logits(self._head(), rows, state["refined"], state["affine"])
+        score = outlier_probability(logits)
+        return Answer(torch.softmax(refined[..., :-1], -1), score, inlierness=1 - score)

@@ -1,0 +1,52 @@
+"""What the methods that move prototypes by gradient steps share."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+from sklearn.utils._param_validation import Interval
+
+from ..base import Answer, FewShotOpenSetClassifier, Solution
+from ..solvers.prototype_descent import CosineHead, descend_prototypes, predict_logits
+from ..solvers.scores import msp_score
+
+
+class PrototypeDescentClassifier(FewShotOpenSetClassifier):
+    """Prototypes that Adam moves; a method names its head and what it asks of the query.
+
+    Probabilities and scores are those of a closed-set softmax unless a method says otherwise.
+    """
+
+    _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+    }
+
+    def _head(self):
+        return CosineHead(float(self.temperature))
+
+    def _query_loss(self, task):
+        """What is added to the support's cross-entropy: by default nothing."""
+
+    def _descend(self, task):
+        return descend_prototypes(
+            self._head(),
+            self._query_loss(task),
+            task,
+            max_iter=self.max_iter,
+            learning_rate=float(self.learning_rate),
+        )
+
+    def _solve(self, task) -> Solution:
+        solved = self._descend(task)
+        (prototypes,) = solved.parameters
+        return Solution(
+            {"prototypes": prototypes}, prototypes=prototypes, objective=solved.objective
+        )
+
+    def _infer(self, state, rows) -> Answer:
+        logits = predict_logits(self._head(), rows, state["prototypes"])
+        return Answer(torch.softmax(logits, -1), msp_score(logits))

@@ -1,0 +1,148 @@
+"""RPL: reciprocal points."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+
+from .._docs import shared_docs
+from ..base import Answer, FewShotOpenSetClassifier, Solution
+from ..solvers.open_heads import point_distances, solve_rpl
+from ..solvers.scores import msp_score
+
+
+@shared_docs
+class RPL(FewShotOpenSetClassifier):
+    r"""Reciprocal Point Learning.
+
+    Each class is told by points that stand for what it is *not*: a row belongs to the class from
+    whose reciprocal points it is farthest.
+
+    With M points :math:`r_{km}` per class and
+    :math:`d_{ik} = \frac{1}{M} \sum_m \|x_i - r_{km}\|^2`, the class probabilities are
+    :math:`p_{ik} \propto \exp(\gamma d_{ik})`, and Adam minimises over points and radii
+    :math:`R_k`
+
+    .. math::
+        \frac{1}{|S|} \sum_{i \in S} -\log p_{i y_i}
+        + \lambda \frac{1}{M} \sum_m \big(\|x_i - r_{y_i m}\|^2 - R_{y_i}\big)^2
+
+    whose second term bounds the space that a class leaves to the unknown. The score is
+    minus the largest probability.
+
+    Parameters
+    ----------
+    gamma : float, default=5.0
+        What distances are multiplied by.
+    open_weight : float, default=0.1
+        Weight of the bound on open space, :math:`\lambda`.
+    n_points : int, default=1
+        Reciprocal points per class, M.
+    learning_rate : float, default=1e-3
+        Step size of Adam.
+    max_iter : int, default=100
+        Number of steps.
+    random_state : int, RandomState instance or None, default=None
+        Draws the start of the points.
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    objective_ : ndarray of shape (max_iter,)
+        The loss after each step.
+
+    Notes
+    -----
+    Feature-level: the paper also trains the backbone. Points start at random close to the centre
+    (a tenth of a unit row's length away): with a start farther out than the rows, few steps do
+    not find back. On real features the largest distance itself, :math:`-\max_k d_{ik}`, is a
+    weak score (AUROC 57 and 70 with 1 and 5 shots, against 83 and 88 of the probability), for
+    distances also grow away from all support rows.
+
+    References
+    ----------
+    Chen, Qiao, Shi, Peng, Li, Huang, Pu, Tian: *Learning Open Set Network with Discriminative
+    Reciprocal Points*, ECCV 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import RPL
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
+    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    >>> rpl = RPL(learning_rate=0.01, random_state=0).fit(support_X, ["cat", "dog"])
+    >>> rpl.predict(query_X[:10])
+    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
+           'dog'], dtype='<U3')
+    """
+
+    _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "gamma": [Interval(numbers.Real, 0, None, closed="neither")],
+        "open_weight": [Interval(numbers.Real, 0, None, closed="left")],
+        "n_points": [Interval(numbers.Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        gamma=5.0,
+        open_weight=0.1,
+        *,
+        n_points=1,
+        learning_rate=1e-3,
+        max_iter=100,
+        random_state=None,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.gamma = gamma
+        self.open_weight = open_weight
+        self.n_points = n_points
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Few steps of 1e-3 do not carry the points across the checks' toy data.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _solve(self, task) -> Solution:
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        points, _, objective = solve_rpl(
+            task,
+            n_points=self.n_points,
+            gamma=float(self.gamma),
+            open_weight=float(self.open_weight),
+            max_iter=self.max_iter,
+            learning_rate=float(self.learning_rate),
+            generator=torch.Generator().manual_seed(int(seed)),
+        )
+        return Solution({"points": points}, objective=objective)
+
+    def _infer(self, state, rows) -> Answer:
+        distances = point_distances(rows, state["points"]).mean(-2).mT
+        logits = float(self.gamma) * distances
+        return Answer(torch.softmax(logits, -1), msp_score(logits))

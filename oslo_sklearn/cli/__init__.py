@@ -1,0 +1,34 @@
+"""The command line: one module per command, each with ``add_parser(subparsers)``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .. import __version__
+from . import demo, extract
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors take one line."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; return its exit code (2, after one line on stderr, for bad input)."""
+    parser = _Parser(prog="oslo-sklearn", description="Few-shot open-set recognition.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for command in (demo, extract):
+        command.add_parser(commands)
+    args = parser.parse_args(argv)
+    try:
+        return args.func(args) or 0
+    except (ValueError, OSError, ImportError) as error:
+        message = " ".join(str(error).split())
+        print(f"{parser.prog}: error: {message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

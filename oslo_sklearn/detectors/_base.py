@@ -1,0 +1,137 @@
+"""What all detectors share: a classifier for the labels beside a detector for the scores."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods
+from torch import Tensor
+
+from .._docs import shared_docs
+from ..base import Answer, FewShotOpenSetClassifier, Solution, State
+from ..baselines._simpleshot import SimpleShot
+from ..solvers.geometry import Task
+
+_CLASSIFIER = """\
+classifier : estimator or None, default=None
+    What ``predict`` and ``predict_proba`` ask: a classifier of this package or of scikit-learn
+    with ``predict_proba``. A clone is fitted on the support as it is after centring and
+    normalising. None: :class:`SimpleShot`.
+"""
+
+
+def detector_docs(cls):
+    """Fill in the line ``@classifier`` of the docstring, and what all methods share."""
+    cls = shared_docs(cls)
+    cls.__doc__ = cls.__doc__.replace("@classifier\n", _CLASSIFIER)
+    return cls
+
+
+class DetectorBase(FewShotOpenSetClassifier):
+    """A classifier and an outlier detector, both fitted on the support.
+
+    A detector writes ``_fit_detector(task) -> state`` and ``_score(state, rows)``.
+    """
+
+    _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "classifier": [HasMethods(["fit", "predict_proba"]), None],
+    }
+
+    def _fit_detector(self, task: Task) -> State:
+        """Fit on the support of each task."""
+        raise NotImplementedError
+
+    def _score(self, state: State, rows: Tensor) -> Tensor:
+        """Outlierness ``(B, n)`` of prepared rows ``(B, n, d)``."""
+        raise NotImplementedError
+
+    def _solve(self, task: Task) -> Solution:
+        if self.classifier is None:
+            labelled = SimpleShot()._solve(task)
+        else:
+            labelled = Solution({"classifier": self._fit_classifiers(task)})
+        return Solution(
+            {**labelled.state, **self._fit_detector(task)}, prototypes=labelled.prototypes
+        )
+
+    def _infer(self, state, rows) -> Answer:
+        if self.classifier is None:
+            proba = SimpleShot()._infer(state, rows).proba
+        else:
+            proba = map_tasks("predict_proba", state["classifier"], rows)
+        return Answer(proba=proba, outlierness=self._score(state, rows))
+
+    def _needs_query(self) -> bool:
+        own = isinstance(self.classifier, FewShotOpenSetClassifier)
+        return super()._needs_query() or (own and self.classifier._needs_query())
+
+    def _fit_classifiers(self, task: Task) -> list:
+        own = isinstance(self.classifier, FewShotOpenSetClassifier)
+        fitted = []
+        for i in range(len(task.support)):
+            classifier = clone(self.classifier)
+            data = [as_array(task.support[i]), task.labels[i].cpu().numpy()]
+            if own:
+                # The labels are class indices by now, which it may not be of the kind of.
+                classifier.set_params(outlier_label=None)
+                if classifier._needs_query():
+                    data.append(as_array(task.query[i]))
+            fitted.append(classifier.fit(*data))
+        return fitted
+
+    def _clip(self, name: str, value: int, limit: int, holds: str) -> int:
+        """The parameter's value, or what the support can hold, with a warning."""
+        if value <= limit:
+            return value
+        warnings.warn(
+            f"{type(self).__name__}: {name}={value} is more than the support holds ({holds}); "
+            f"{name}={limit} is used.",
+            stacklevel=2,
+        )
+        return limit
+
+
+class ObjectDetector(DetectorBase):
+    """A detector that is an object with ``fit(X)`` and scores, one for each task.
+
+    It writes ``_make(support) -> unfitted object``.
+    """
+
+    _batched = False
+
+    def _make(self, support: np.ndarray):
+        """Create the detector for the support of one task, ``(s, d)``."""
+        raise NotImplementedError
+
+    def _fit_detector(self, task):
+        supports = [as_array(support) for support in task.support]
+        return {"detector": [self._make(support).fit(support) for support in supports]}
+
+    def _score(self, state, rows):
+        return map_tasks("decision_function", state["detector"], rows)
+
+
+def as_array(rows: Tensor) -> np.ndarray:
+    """Rows of one task in double precision, in which fitted objects compute."""
+    return rows.cpu().numpy().astype(np.float64)
+
+
+def map_tasks(method: str, fitted: list, rows: Tensor, sign: int = 1) -> Tensor:
+    """Call a method of each task's fitted object on the task's rows.
+
+    The result stays in the precision it comes in, so that no scores become equal, and on the CPU.
+    """
+    answers = []
+    for one, task_rows in zip(fitted, rows, strict=True):
+        answer = np.asarray(getattr(one, method)(as_array(task_rows)), dtype=np.float64)
+        if not np.isfinite(answer).all():
+            raise ValueError(
+                f"{type(one).__name__}.{method} returned NaN or infinity: the support is too small "
+                "or too uniform for it."
+            )
+        answers.append(answer if sign == 1 else -answer)
+    return torch.from_numpy(np.stack(answers))

@@ -1,0 +1,133 @@
+"""Any detector of pyod or scikit-learn."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.svm import OneClassSVM
+from sklearn.utils._param_validation import HasMethods
+
+from ._base import ObjectDetector, detector_docs, map_tasks
+
+# pyod's detectors that rank the rows of a call among each other.
+_RANKS_ITS_BATCH = ("COPOD", "ECOD")
+
+
+def is_pyod(detector) -> bool:
+    """Whether the detector is one of pyod's, without importing pyod."""
+    pyod = sys.modules.get("pyod.models.base")
+    return pyod is not None and isinstance(detector, pyod.BaseDetector)
+
+
+def scoring_method(detector) -> tuple[str, int]:
+    """Name of the method that scores new rows, and the sign that makes outliers high."""
+    if is_pyod(detector):
+        return "decision_function", 1
+    for method in ("score_samples", "decision_function"):
+        if hasattr(detector, method):
+            return method, -1
+    raise ValueError(
+        f"detector={detector!r} cannot score new rows: it has neither score_samples nor "
+        "decision_function (LocalOutlierFactor has them with novelty=True)."
+    )
+
+
+@detector_docs
+class OutlierDetector(ObjectDetector):
+    r"""Any outlier detector of pyod or scikit-learn, beside a few-shot classifier.
+
+    The detector is cloned and fitted on the support, without its labels; the score is the
+    detector's own, turned so that higher means more outlying,
+
+    .. math::
+        s(x) = \begin{cases} \text{decision\_function}(x) & \text{pyod} \\
+        -\text{score\_samples}(x) & \text{scikit-learn.} \end{cases}
+
+    Parameters
+    ----------
+    detector : estimator or None, default=None
+        A detector of pyod, or one of scikit-learn with ``score_samples`` or
+        ``decision_function``: outlier detectors, density estimators, pipelines that end in one.
+        None: ``sklearn.svm.OneClassSVM()``.
+    @classifier
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The class means, where the classifier is SimpleShot.
+
+    Notes
+    -----
+    Only scores are used: pyod's own threshold flags every row at one shot. ``n_neighbors`` and
+    ``n_components`` that the support cannot hold are clipped in the clone, with a warning. pyod's
+    COPOD and ECOD rank the rows of a call among each other; here they get them one by one, so that
+    scores do not depend on the batch, which takes time (see :class:`COPODDetector`). Seed a random
+    detector by its own ``random_state``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neighbors import LocalOutlierFactor
+    >>> from oslo_sklearn import OutlierDetector
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2].repeat(5, axis=0) + rng.normal(size=(10, 20))
+    >>> query_X = directions.repeat(3, axis=0) + rng.normal(size=(9, 20))
+    >>> lof = OutlierDetector(LocalOutlierFactor(n_neighbors=3, novelty=True))
+    >>> lof.fit(support_X, ["cat"] * 5 + ["dog"] * 5).transduce(query_X).is_outlier
+    array([False, False, False, False, False, False,  True,  True,  True])
+    """
+
+    _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
+        "detector": [HasMethods("fit"), None],
+    }
+
+    def __init__(
+        self,
+        detector=None,
+        classifier=None,
+        *,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.detector = detector
+        self.classifier = classifier
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _make(self, support):
+        detector = OneClassSVM() if self.detector is None else clone(self.detector)
+        scoring_method(detector)
+        n_support = len(support)
+        # A row is no neighbour of its own.
+        limits = {"n_neighbors": max(1, n_support - 1), "n_components": n_support}
+        params = detector.get_params(deep=False)
+        for name, limit in limits.items():
+            if isinstance(params.get(name), int | np.integer):
+                value = self._clip(name, params[name], limit, f"{n_support} rows")
+                detector.set_params(**{name: value})
+        return detector
+
+    def _score(self, state, rows):
+        (detector, *_), n_rows = state["detector"], rows.shape[1]
+        method, sign = scoring_method(detector)
+        if not (is_pyod(detector) and type(detector).__name__ in _RANKS_ITS_BATCH):
+            return map_tasks(method, state["detector"], rows, sign)
+        one_by_one = [map_tasks(method, state["detector"], rows[:, [i]]) for i in range(n_rows)]
+        return torch.cat(one_by_one, 1)

@@ -1,0 +1,95 @@
+"""Distance to the nearest support rows."""
+
+from __future__ import annotations
+
+import numbers
+
+from sklearn.utils._param_validation import Interval
+
+from ..solvers.neighbors import mean_neighbor_distance
+from ._base import DetectorBase, detector_docs
+
+
+@detector_docs
+class KNNDetector(DetectorBase):
+    r"""k-nearest-neighbours outlier detection.
+
+    A row far from the labelled rows is an outlier. With :math:`N_k(x)` the k support rows nearest
+    to x, the score is
+
+    .. math::
+        s(x) = \frac1k \sum_{x' \in N_k(x)} \|x - x'\|
+
+    Parameters
+    ----------
+    n_neighbors : int, default=1
+        k. More than there are support rows is clipped to their number, with a warning.
+    @classifier
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The class means, where the classifier is SimpleShot.
+
+    Notes
+    -----
+    The study takes k = 1 at one shot and k = 3 at five. One neighbour is the default because it
+    serves both: a second neighbour of a 1-shot support belongs to another class.
+
+    References
+    ----------
+    Ramaswamy, Rastogi, Shim: *Efficient algorithms for mining outliers from large data sets*,
+    SIGMOD 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import KNNDetector
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
+    >>> query_X = directions.repeat(3, axis=0) + rng.normal(size=(9, 20))
+    >>> knn = KNNDetector(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
+    >>> knn.predict(query_X)
+    array(['cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'new', 'new', 'new'],
+          dtype='<U3')
+    """
+
+    _parameter_constraints = {
+        **DetectorBase._parameter_constraints,
+        "n_neighbors": [Interval(numbers.Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_neighbors=1,
+        classifier=None,
+        *,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.n_neighbors = n_neighbors
+        self.classifier = classifier
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _fit_detector(self, task):
+        n_support = task.support.shape[1]
+        self._clip("n_neighbors", self.n_neighbors, n_support, f"{n_support} rows")
+        return {"support": task.support}
+
+    def _score(self, state, rows):
+        support = state["support"]
+        return mean_neighbor_distance(rows, support, min(self.n_neighbors, support.shape[1]))

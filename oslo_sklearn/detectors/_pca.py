@@ -1,0 +1,112 @@
+"""Principal component analysis."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils._param_validation import Interval
+
+from .._optional import require
+from ._base import ObjectDetector, detector_docs
+
+# A component whose eigenvalue is below this share of the largest carries rounding only.
+_VANISHING = 1e-6
+
+
+def effective_rank(support: np.ndarray) -> int:
+    """Number of principal components of the standardised rows that do not vanish."""
+    values = np.linalg.svd(StandardScaler().fit_transform(support), compute_uv=False) ** 2
+    return int((values > _VANISHING * values[0]).sum())
+
+
+@detector_docs
+class PCADetector(ObjectDetector):
+    r"""Principal component classifier.
+
+    Rows far from the support's principal axes are outliers, and minor axes weigh more. With
+    :math:`v_j` the leading unit eigenvectors of the standardised support and :math:`w_j` their
+    shares of its variance,
+
+    .. math::
+        s(x) = \sum_j \|x - v_j\| / w_j
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        How many eigenvectors. None: all whose eigenvalue does not vanish. More than that is
+        clipped, with a warning.
+    @classifier
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The class means, where the classifier is SimpleShot.
+
+    Notes
+    -----
+    The detector is pyod's (``pip install oslo_sklearn[detectors]``) with an exact decomposition.
+    n support rows span at most n - 1 directions around their mean: pyod's own default keeps n
+    components and divides by the eigenvalue that is zero, which is why they are counted here.
+    The support needs at least two different rows.
+
+    References
+    ----------
+    Shyu, Chen, Sarinnapakorn, Chang: *A novel anomaly detection scheme based on principal
+    component classifier*, ICDM 2003.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import PCADetector
+    >>> rng = np.random.default_rng(0)
+    >>> support_X, query_X = rng.normal(size=(20, 4)), rng.normal(size=(4, 4))
+    >>> query_X[0] += 5
+    >>> pca = PCADetector(normalize=False).fit(support_X, [0, 1] * 10)
+    >>> pca.score_samples(query_X).argmax()
+    np.int64(0)
+    """
+
+    _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        n_components=None,
+        classifier=None,
+        *,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.n_components = n_components
+        self.classifier = classifier
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _make(self, support):
+        rank = effective_rank(support)
+        if rank == 0:
+            raise ValueError(
+                "PCADetector needs at least two different rows in support_X; got "
+                f"n_samples={len(support)} and n_features={support.shape[1]}, all rows alike."
+            )
+        wanted = rank if self.n_components is None else self.n_components
+        n_components = self._clip("n_components", wanted, rank, f"{rank} principal components")
+        return require("pyod.models.pca", "detectors").PCA(
+            n_components=n_components, svd_solver="full"
+        )

@@ -1,0 +1,82 @@
+"""The strong baseline: SimpleShot's labels and the nearest neighbours' scores."""
+
+from __future__ import annotations
+
+from .._docs import shared_docs
+from ._knn import KNNDetector
+
+
+@shared_docs
+class StrongBaseline(KNNDetector):
+    r"""SimpleShot beside k-nearest-neighbours detection.
+
+    Two simple parts, neither of which sees the query, and hard to beat by inductive methods: rows
+    are labelled by the nearest class mean in cosine and scored by the mean distance to the k
+    nearest support rows,
+
+    .. math::
+        p(k \mid x) \propto \exp \cos(x, \mu_k), \qquad
+        s(x) = \frac1k \sum_{x' \in N_k(x)} \|x - x'\|
+
+    Parameters
+    ----------
+    n_neighbors : int, default=1
+        k. More than there are support rows is clipped to their number, with a warning.
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The class means.
+
+    See Also
+    --------
+    KNNDetector : The same detector beside any classifier.
+
+    References
+    ----------
+    Boudiaf, Bennequin, Tami, Toubhans, Piantanida, Hudelot, Ben Ayed: *Open-Set Likelihood
+    Maximization for Few-Shot Learning*, CVPR 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import StrongBaseline
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
+    >>> query_X = directions.repeat(3, axis=0) + rng.normal(size=(9, 20))
+    >>> baseline = StrongBaseline().fit(support_X, ["cat", "dog"])
+    >>> baseline.transduce(query_X).is_outlier
+    array([False, False, False, False, False, False,  True,  True,  True])
+    """
+
+    _parameter_constraints = {
+        name: allowed
+        for name, allowed in KNNDetector._parameter_constraints.items()
+        if name != "classifier"
+    }
+
+    def __init__(
+        self,
+        n_neighbors=1,
+        *,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        super().__init__(
+            n_neighbors,
+            center=center,
+            normalize=normalize,
+            outlier_label=outlier_label,
+            threshold=threshold,
+            contamination=contamination,
+            device=device,
+            dtype=dtype,
+        )

@@ -1,0 +1,166 @@
+"""Finished rows on disk: appended as they come, and never half believed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+COLUMNS = ("method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds")
+_STORED = (*COLUMNS, "config")
+
+
+class Configuration(NamedTuple):
+    """Digests of everything that a row's numbers depend on."""
+
+    X: str
+    y: str
+    tasks: list[str]
+    methods: dict[str, str]
+
+    def of(self, method: str, task: int) -> str:
+        """The digests of one row, as stored with it."""
+        return "-".join((self.X, self.y, self.tasks[task], self.methods[method]))
+
+    def difference(self, method: str, task: int, stored: str) -> str | None:
+        """In what a stored row differs from this configuration, if it does."""
+        X, y, drawn, parameters = stored.split("-")
+        if X != self.X:
+            return "X"
+        if y != self.y:
+            return "y"
+        if task < len(self.tasks) and drawn != self.tasks[task]:
+            return "the tasks (the parameters of split)"
+        if parameters != self.methods.get(method, parameters):
+            return f"the parameters of {method!r}"
+        return None
+
+
+class RowCache:
+    """Rows by method and task, in a .csv or .parquet file that outlives a kill.
+
+    A csv file is appended to, and a line that a kill cut off is dropped on the next start.
+    Parquet cannot be appended to: rows go to a csv journal beside it (``.part``), which is merged
+    into the file when a run ends. Files are replaced as a whole or not at all.
+    """
+
+    def __init__(self, path, configuration: Configuration):
+        self.path = Path(path)
+        self.configuration = configuration
+        suffix = self.path.suffix.lower()
+        if suffix not in (".csv", ".parquet"):
+            raise ValueError(f"cache={str(path)!r}: expected a file name in .csv or .parquet.")
+        self._is_parquet = suffix == ".parquet"
+        self._journal = self.path
+        self.rows: dict[tuple[str, int], tuple] = {}
+        if self._is_parquet:
+            _require_parquet()
+            self._journal = self.path.with_name(self.path.name + ".part")
+            if self.path.exists():
+                self._take_all(self._read_parquet())
+        self._take_all(self._read_journal())
+
+    def _take_all(self, records) -> None:
+        for record in records:
+            method, task, config = record[0], record[1], record[-1]
+            difference = self.configuration.difference(method, task, config)
+            if difference is not None:
+                raise ValueError(
+                    f"cache={str(self.path)!r} holds results of another configuration: "
+                    f"{difference} differed when it was written. Name another file, or remove "
+                    "this one."
+                )
+            self.rows[method, task] = record
+
+    def _read_parquet(self):
+        import pandas as pd
+
+        frame = pd.read_parquet(self.path)
+        self._check_header(list(frame.columns))
+        return frame.itertuples(index=False, name=None)
+
+    def _read_journal(self):
+        try:
+            text = self._journal.read_bytes()
+        except FileNotFoundError:
+            text = b""
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):
+            os.truncate(self._journal, len(whole))
+        if not whole:
+            self._write(b"".join(_lines([_STORED])))
+            return []
+        header, *records = csv.reader(io.StringIO(whole.decode(), newline=""))
+        self._check_header(header)
+        return [_parse(record, self._journal) for record in records]
+
+    def _check_header(self, header) -> None:
+        if tuple(header) != _STORED:
+            raise ValueError(
+                f"cache={str(self.path)!r} was not written by evaluate: expected the columns "
+                f"{', '.join(_STORED)}; found {', '.join(map(str, header))}."
+            )
+
+    def add(self, rows) -> None:
+        """Append rows ``(method, task, accuracy, ..., seconds)``."""
+        records = [(*row, self.configuration.of(row[0], row[1])) for row in rows]
+        self.rows.update({record[:2]: record for record in records})
+        self._write(b"".join(_lines(records)))
+
+    def _write(self, text: bytes) -> None:
+        with open(self._journal, "ab") as file:
+            file.write(text)
+
+    def finish(self, methods) -> None:
+        """Put the file in order: these methods first, tasks rising, each row once."""
+        place = {method: i for i, method in enumerate(methods)}
+        ordered = sorted(
+            self.rows.values(), key=lambda record: (place.get(record[0], len(place)), record[:2])
+        )
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            if self._is_parquet:
+                import pandas as pd
+
+                pd.DataFrame(ordered, columns=_STORED).to_parquet(temporary, index=False)
+            else:
+                temporary.write_bytes(b"".join(_lines([_STORED, *ordered])))
+            os.replace(temporary, self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        if self._is_parquet:
+            self._journal.unlink(missing_ok=True)
+
+
+def _lines(records):
+    for record in records:
+        line = io.StringIO(newline="")
+        # repr keeps every bit of a float.
+        fields = [repr(float(x)) if isinstance(x, float | np.floating) else x for x in record]
+        csv.writer(line, lineterminator="\n").writerow(fields)
+        yield line.getvalue().encode()
+
+
+def _parse(record, path):
+    try:
+        method, task, *numbers, config = record
+        if len(record) != len(_STORED) or config.count("-") != 3:
+            raise ValueError
+        return (method, int(task), *map(float, numbers), config)
+    except ValueError as error:
+        raise ValueError(
+            f"cache: {path} has a line that evaluate did not write: {record}"
+        ) from error
+
+
+def _require_parquet() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "a parquet cache needs pyarrow: pip install pyarrow, or name a .csv file."
+        ) from error

@@ -1,0 +1,203 @@
+"""Many methods on the same tasks, one row for each."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
+from tqdm.auto import tqdm
+
+from ..metrics._ranking import ranking_metrics
+from ._cache import COLUMNS, Configuration, RowCache
+from ._fingerprint import digest
+from ._scorer import METRICS
+from ._solve import Solved, check_method, solve_all
+from ._tasks import LabelledPool, draw_tasks
+
+
+def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None):
+    """Evaluate methods on the same few-shot open-set tasks.
+
+    A method is given the rows of a task and the labels of its support. The query's labels go to
+    the metrics only.
+
+    Parameters
+    ----------
+    estimators : estimator or dict of str to estimator
+        Estimators of this package, Pipelines that end in one, or objects with the same `fit`
+        and `transduce`. They are cloned, not changed. A single one is named by its class.
+    X : array-like of shape (n_samples, n_features)
+        The pool of rows that tasks are drawn from.
+    y : array-like of shape (n_samples,)
+        Their classes.
+    split : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx)
+        The tasks. They are drawn once, whatever `random_state` is, and all methods get them.
+    n_jobs : int, default=None
+        Workers for methods that solve one task at a time, through joblib and the backend set
+        with `joblib.parallel_config`. The others solve many tasks in a batch.
+    progress : bool, default=True
+        Show a progress bar.
+    cache : str or path, default=None
+        A file name in ``.csv`` or ``.parquet``. Finished rows are written there as they come; a
+        later call with the same arguments takes them over and goes on where this one ended or
+        was killed. More tasks (`n_tasks`) and more methods may be added to it. A resumed run
+        gives the table of an undisturbed one if methods that draw at random have an integer
+        `random_state`.
+
+    Returns
+    -------
+    rows : pandas.DataFrame
+        Columns ``method``, ``task``, ``accuracy``, ``auroc``, ``aupr``, ``prec_at_90`` and
+        ``seconds``, one row per method and task. A metric that a task leaves undefined is nan.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a method fails on a task. Its metrics are nan there, and it is tried again when
+        a call takes up the cache.
+
+    Raises
+    ------
+    ValueError
+        If the cache was written with other rows, labels, tasks or parameters, or if a method was
+        trained on base classes and does not carry its head as a parameter.
+
+    See Also
+    --------
+    summarize : Means and confidence half-widths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import OSLO, FewShotOpenSetSplit
+    >>> from oslo_sklearn.evaluation import evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(np.arange(10), 20)
+    >>> X = 4 * np.eye(10, 30)[y] + rng.normal(size=(200, 30))
+    >>> split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=2)
+    >>> methods = {"OSLO": OSLO(), "one step": OSLO(max_iter=1)}
+    >>> rows = evaluate(methods, X, y, split, progress=False)
+    >>> rows[["method", "task"]]
+         method  task
+    0      OSLO     0
+    1      OSLO     1
+    2  one step     0
+    3  one step     1
+    >>> rows.columns.tolist()
+    ['method', 'task', 'accuracy', 'auroc', 'aupr', 'prec_at_90', 'seconds']
+    """
+    pandas = require_pandas()
+    methods = _name_methods(estimators)
+    pool = LabelledPool(X, y)
+    seed = getattr(split, "random_state", None)
+    if cache is not None and hasattr(split, "random_state") and not _is_integer(seed):
+        raise ValueError(
+            f"cache={str(cache)!r} needs tasks that can be drawn again: give split an integer "
+            f"random_state, not {seed!r}."
+        )
+    tasks = draw_tasks(split, pool)
+    store = None if cache is None else RowCache(cache, _configure(pool, tasks, methods))
+    rows = {} if store is None else {key: row[:-1] for key, row in store.rows.items()}
+    wanted = [(name, task) for name in methods for task in range(len(tasks))]
+
+    n_done = sum(key in rows for key in wanted)
+    with tqdm(total=len(wanted), initial=n_done, disable=not progress, unit="task") as bar:
+        for name, estimator in methods.items():
+            bar.set_postfix_str(name)
+            is_done = np.array([(name, task) in rows for task in range(len(tasks))])
+            failures = []
+            for solved in solve_all(estimator, pool, tasks, is_done=is_done, n_jobs=n_jobs):
+                found = _as_rows(name, solved, pool)
+                rows.update({row[:2]: row for row in found})
+                if store is not None:
+                    store.add([r for b, r in enumerate(found) if b not in solved.errors])
+                failures += [(solved.tasks.index[b], e) for b, e in solved.errors.items()]
+                bar.update(len(found))
+            if failures:
+                _warn_of(failures, name, seed, len(tasks))
+    if store is not None:
+        store.finish(methods)
+    return pandas.DataFrame([rows[key] for key in wanted], columns=list(COLUMNS))
+
+
+def require_pandas():
+    """Import pandas, or say how to get it."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            f"results come as a pandas DataFrame, and pandas cannot be imported ({error}): "
+            "pip install oslo_sklearn[evaluation]"
+        ) from error
+    return pandas
+
+
+def _is_integer(seed) -> bool:
+    return isinstance(seed, numbers.Integral)
+
+
+def _name_methods(estimators) -> dict:
+    if not isinstance(estimators, Mapping):
+        estimators = {type(estimators).__name__: estimators}
+    for name, estimator in estimators.items():
+        if not isinstance(name, str) or not name or set(name) & set("\r\n\0"):
+            raise ValueError(f"estimators: {name!r} is no name of a method: one line is expected.")
+        check_method(estimator)
+    if not estimators:
+        raise ValueError("estimators is empty: name at least one.")
+    return dict(estimators)
+
+
+def _configure(pool: LabelledPool, tasks, methods) -> Configuration:
+    return Configuration(
+        X=digest(pool.X if hasattr(pool.X, "shape") else np.asarray(pool.X)),
+        y=digest(pool.labels.tolist(), pool.codes.astype(np.int64)),
+        tasks=[digest(np.r_[support], np.r_[query]) for support, query in tasks],
+        methods={name: digest(estimator) for name, estimator in methods.items()},
+    )
+
+
+def _as_rows(name: str, solved: Solved, pool: LabelledPool) -> list[tuple]:
+    table = measure(pool.known(solved.tasks), solved.codes, solved.scores)
+    failed = list(solved.errors)
+    columns = [np.asarray(table[metric], dtype=np.float64) for metric in METRICS]
+    for column in columns:
+        column[failed] = np.nan
+    numbers_ = np.column_stack([*columns, solved.seconds]).tolist()
+    return [
+        (name, task, *row) for task, row in zip(solved.tasks.index.tolist(), numbers_, strict=True)
+    ]
+
+
+def measure(known, codes, scores) -> dict[str, np.ndarray]:
+    """The metrics of tasks, each of shape (B,); `known` is the true class, -1 of outliers."""
+    return {"accuracy": accuracies(known, codes), **rankings(known, scores)}
+
+
+def accuracies(known, codes) -> np.ndarray:
+    """Closed-set accuracy of each task."""
+    is_inlier = known >= 0
+    n_inliers = is_inlier.sum(axis=1)
+    n_right = (is_inlier & (codes == known)).sum(axis=1)
+    found = np.full(len(known), np.nan)
+    return np.divide(n_right, n_inliers, out=found, where=n_inliers > 0)
+
+
+def rankings(known, scores) -> dict[str, np.ndarray]:
+    """The metrics that scores decide, of each task; nan where undefined."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        return ranking_metrics(known < 0, scores)
+
+
+def _warn_of(failures, name, seed, n_tasks) -> None:
+    task, error = failures[0]
+    warnings.warn(
+        f"{name!r} failed on {len(failures)} of {n_tasks} tasks, first on task {task} "
+        f"(random_state={seed!r}): {error}. The metrics of these tasks are nan.",
+        RuntimeWarning,
+        stacklevel=3,
+    )

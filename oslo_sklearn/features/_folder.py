@@ -1,0 +1,123 @@
+"""Labelled image files: a folder for each class, or a csv."""
+
+import csv
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+IMAGE_SUFFIXES = {
+    *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"),
+    *(".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
+}
+_PATH_COLUMNS = ("path", "filepath", "filename", "file", "image")
+_LABEL_COLUMNS = ("label", "class", "target", "y")
+
+
+def load_image_folder(path):
+    """Paths and labels of a folder or a csv of images, in a fixed order.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A folder with a subfolder for each class (searched at all depths; the label is the name
+        of the first-level subfolder), a folder of unlabelled images, or a csv file. The csv has
+        a column ``path`` (or ``filepath``, ``filename``, ``file``, ``image``), relative to the
+        csv's own folder, and may have a column ``label`` (or ``class``, ``target``, ``y``).
+        Files of a folder whose suffix is not that of an image, and hidden ones, are left out.
+
+    Returns
+    -------
+    paths : ndarray of str, shape (n_images,)
+    labels : ndarray of str, shape (n_images,), or None
+        None where the folder has no subfolders or the csv no column of labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from oslo_sklearn.features import load_image_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("plum/1.jpg", "apple/1.jpg", "apple/notes.txt"):
+    ...         file = Path(folder, name)
+    ...         file.parent.mkdir(exist_ok=True)
+    ...         file.touch()
+    ...     paths, labels = load_image_folder(folder)
+    >>> labels.tolist()
+    ['apple', 'plum']
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _from_folder(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no such folder or csv file: {os.fspath(path)!r}")
+    if path.suffix.lower() != ".csv":
+        raise ValueError(f"expected a folder or a .csv file, got {os.fspath(path)!r}")
+    return _from_csv(path)
+
+
+def _from_folder(folder):
+    loose, by_class = [], {}
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            by_class[entry.name] = _images_below(entry)
+        elif _is_image(entry):
+            loose.append(entry)
+    filled = {label: files for label, files in by_class.items() if files}
+    if loose and filled:
+        raise ValueError(
+            f"images lie both in {os.fspath(folder)!r} itself ({loose[0].name!r}) and in its "
+            f"subfolders ({next(iter(filled))!r}): move the loose ones into a class's subfolder."
+        )
+    if not loose and not filled:
+        raise ValueError(f"no image in {os.fspath(folder)!r} or its subfolders")
+    if loose:
+        return _as_strings(loose), None
+    if len(filled) < len(by_class):
+        empty = sorted(by_class.keys() - filled.keys())
+        warnings.warn(f"subfolders without an image: {', '.join(empty)}", stacklevel=3)
+    labels = np.repeat(list(filled), [len(files) for files in filled.values()])
+    return _as_strings(file for files in filled.values() for file in files), labels
+
+
+def _images_below(folder):
+    # followlinks: datasets are often folders of links to class folders elsewhere.
+    found = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (Path(parent, name) for name in names)
+    return sorted(file for file in found if _is_image(file))
+
+
+def _is_image(file):
+    return file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
+
+
+def _from_csv(path):
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file, skipinitialspace=True)
+        columns = {name.strip().lower(): name for name in rows.fieldnames or ()}
+        path_column = next((columns[name] for name in _PATH_COLUMNS if name in columns), None)
+        label_column = next((columns[name] for name in _LABEL_COLUMNS if name in columns), None)
+        if path_column is None:
+            raise ValueError(
+                f"{os.fspath(path)!r} has no column named {' or '.join(_PATH_COLUMNS)}; "
+                f"its first line is {', '.join(rows.fieldnames or ()) or 'empty'!r}"
+            )
+        records = []
+        for row in rows:
+            wanted = [row[path_column]] + ([row[label_column]] if label_column else [])
+            if not all(wanted):
+                raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: an empty cell")
+            records.append(wanted)
+    if not records:
+        raise ValueError(f"{os.fspath(path)!r} lists no image")
+    paths = _as_strings(path.parent / record[0] for record in records)
+    return paths, np.array([record[1] for record in records]) if label_column else None
+
+
+def _as_strings(files):
+    return np.array([os.fspath(file) for file in files])

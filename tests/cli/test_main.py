@@ -1,0 +1,46 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from oslo_sklearn import __version__
+from oslo_sklearn.cli import main
+
+COMMANDS = ["demo", "extract"]
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: oslo-sklearn" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--draws", "many"], ["demo", "--x"]])
+def test_unknown_words_take_one_line(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (["demo", "--draws", "0"], "--draws must be at least 1"),
+        (["demo", "--out", "no/such/folder/page.html"], "no folder no/such/folder"),
+    ],
+)
+def test_bad_input_takes_one_line(arguments, fragment, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert fragment in error

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn.evaluation import _solve, evaluate
+from oslo_sklearn.evaluation._fingerprint import digest
+
+COLUMNS = ["method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds"]
+SUFFIXES = [".csv", ".parquet"]
+
+
+def methods():
+    return {"OSLO": OSLO(), "pipe, with comma": make_pipeline(FunctionTransformer(), OSLO())}
+
+
+def assert_same_numbers(found, expected):
+    assert found.columns.tolist() == COLUMNS
+    pd.testing.assert_frame_equal(found[COLUMNS[:-1]], expected[COLUMNS[:-1]], check_exact=True)
+
+
+def read(path):
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+@pytest.fixture
+def expected(pool, split):
+    return evaluate(methods(), *pool, split, progress=False)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_second_call_solves_nothing(pool, split, expected, suffix, tmp_path, monkeypatch):
+    path = tmp_path / f"results{suffix}"
+    first = evaluate(methods(), *pool, split, progress=False, cache=path)
+    assert_same_numbers(first, expected)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    monkeypatch.setattr(_solve, "solve_tasks", None)
+    monkeypatch.setattr(_solve, "_solve_one", None)
+    again = evaluate(methods(), *pool, split, progress=False, cache=str(path))
+    pd.testing.assert_frame_equal(again, first, check_exact=True)
+    stored = read(path)
+    pd.testing.assert_frame_equal(stored[COLUMNS], first, check_exact=suffix == ".parquet")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_cut_off_anywhere_it_resumes(pool, expected, split, suffix, tmp_path, monkeypatch):
+    """A file cut at any byte gives the same table: nothing is lost, believed or repeated."""
+    monkeypatch.setattr(_solve, "_MOST_TASKS", 4)
+    monkeypatch.setattr(_solve, "_BLOCK_SECONDS", 0.0)  # a write for each task
+    path = tmp_path / f"results{suffix}"
+    journal = path if suffix == ".csv" else tmp_path / "results.parquet.part"
+    full = tmp_path / "full.csv"
+    evaluate(methods(), *pool, split, progress=False, cache=full)
+    whole = full.read_bytes()
+    for cut in np.unique(np.r_[0:100:9, 100 : len(whole) : 211, len(whole) - 3 : len(whole)]):
+        if suffix == ".parquet":
+            path.unlink(missing_ok=True)
+        journal.write_bytes(whole[:cut])
+        found = evaluate(methods(), *pool, split, progress=False, cache=path)
+        assert_same_numbers(found, expected)
+        assert_same_numbers(read(path)[COLUMNS], expected)
+
+
+def test_rows_in_the_file_are_not_solved_again(pool, split, expected, tmp_path, monkeypatch):
+    path = tmp_path / "results.csv"
+    evaluate(methods(), *pool, split, progress=False, cache=path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:9])
+    solved = []
+    solve_one = _solve._solve_one
+    monkeypatch.setattr(_solve, "solve_tasks", None)
+    monkeypatch.setattr(_solve, "_solve_one", lambda *a: solved.append(1) or solve_one(*a))
+    assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
+    assert len(solved) == 3
+
+
+def test_parquet_and_a_journal_that_was_merged_already(pool, split, expected, tmp_path):
+    """A kill between replacing the file and removing its journal leaves rows in both."""
+    path = tmp_path / "results.parquet"
+    evaluate(methods(), *pool, split, progress=False, cache=tmp_path / "full.csv")
+    evaluate(methods(), *pool, split, progress=False, cache=path)
+    journal = tmp_path / "results.parquet.part"
+    journal.write_bytes((tmp_path / "full.csv").read_bytes())
+    assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
+    assert len(pd.read_parquet(path)) == 20
+    assert not journal.exists()
+
+
+def change_X(X, y, split, chosen):
+    X = X.copy()
+    X[0, 0] += 1e-3
+    return X, y, split, chosen
+
+
+def change_y(X, y, split, chosen):
+    return X, np.char.add("a ", y), split, chosen
+
+
+def change_split(X, y, split, chosen):
+    return X, y, FewShotOpenSetSplit(**{**vars(split), "random_state": 4}), chosen
+
+
+def change_parameter(X, y, split, chosen):
+    return X, y, split, {**chosen, "OSLO": OSLO(lambda_z=0.2)}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_X, "X differed"),
+        (change_y, "y differed"),
+        (change_split, "the tasks"),
+        (change_parameter, "the parameters of 'OSLO'"),
+    ],
+)
+def test_another_configuration_is_refused(pool, split, change, message, suffix, tmp_path):
+    path = tmp_path / f"results{suffix}"
+    evaluate(methods(), *pool, split, progress=False, cache=path)
+    before = path.read_bytes()
+    X, y, split, chosen = change(*pool, split, methods())
+    with pytest.raises(ValueError, match=f"another configuration: .*{message}"):
+        evaluate(chosen, X, y, split, progress=False, cache=path)
+    assert path.read_bytes() == before
+
+
+def test_tasks_and_methods_can_be_added(pool, split, tmp_path):
+    path = tmp_path / "results.csv"
+    fewer = FewShotOpenSetSplit(**{**vars(split), "n_tasks": 4})
+    evaluate({"OSLO": OSLO()}, *pool, fewer, progress=False, cache=path)
+    evaluate({"one": OSLO(max_iter=1)}, *pool, split, progress=False, cache=path)
+    both = {"OSLO": OSLO(), "one": OSLO(max_iter=1)}
+    found = evaluate(both, *pool, split, progress=False, cache=path)
+    assert_same_numbers(found, evaluate(both, *pool, split, progress=False))
+    assert len(read(path)) == 20
+
+
+def test_a_failed_task_is_tried_again(pool, split, tmp_path, monkeypatch):
+    path = tmp_path / "results.csv"
+
+    def fail(self, task):
+        raise MemoryError("for now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OSLO, "_solve", fail)
+        with pytest.warns(RuntimeWarning, match="failed on 10 of 10 tasks"):
+            rows = evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    assert rows["accuracy"].isna().all()
+    rows = evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    assert_same_numbers(rows, evaluate(OSLO(), *pool, split, progress=False))
+
+
+def test_unusable_caches_are_refused(pool, split, tmp_path):
+    with pytest.raises(ValueError, match=r"\.csv or \.parquet"):
+        evaluate(OSLO(), *pool, split, cache=tmp_path / "results.txt")
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="was not written by evaluate"):
+        evaluate(OSLO(), *pool, split, cache=other)
+    unseeded = FewShotOpenSetSplit(**{**vars(split), "random_state": None})
+    with pytest.raises(ValueError, match="integer random_state"):
+        evaluate(OSLO(), *pool, unseeded, cache=tmp_path / "results.csv")
+    damaged = tmp_path / "damaged.csv"
+    evaluate(OSLO(), *pool, split, progress=False, cache=damaged)
+    damaged.write_text(damaged.read_text() + "OSLO,1,oops\n")
+    with pytest.raises(ValueError, match="did not write"):
+        evaluate(OSLO(), *pool, split, cache=damaged)
+
+
+def test_digest():
+    a = np.arange(6.0)
+    assert digest(a) == digest(a.copy()) == digest(torch.from_numpy(a))
+    assert digest(a) != digest(a.reshape(2, 3)) != digest(a.astype(np.float32))
+    assert digest(OSLO(center=a)) == digest(OSLO(center=a[::-1][::-1]))
+    assert digest(OSLO(center=a)) != digest(OSLO(center=a + 1))
+    assert digest(OSLO(0.1)) == digest(OSLO(np.float64(0.1))) != digest(OSLO(0.2))
+    assert digest(make_pipeline(PCA(2), OSLO())) != digest(make_pipeline(PCA(3), OSLO()))
+    module = torch.nn.Linear(2, 2)
+    before = digest(module)
+    assert digest(module) == before
+    with torch.no_grad():
+        module.weight += 1
+    assert digest(module) != before
+    assert digest({"a": 1, "b": {2, 3}}) == digest({"b": {3, 2}, "a": 1})
+    assert digest(["ab"]) != digest(["a", "b"])
+
+
+KILLED = """
+    import os, signal, sys, time
+    import numpy as np, pandas, pyarrow, torch
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+    from oslo_sklearn import OSLO, FewShotOpenSetSplit
+    from oslo_sklearn.evaluation import _solve, evaluate
+
+    torch.set_num_threads(1)
+    _solve._MOST_TASKS, _solve._BLOCK_SECONDS = 5, 0.002
+    path, pool = sys.argv[1], np.load(sys.argv[2])
+    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
+    methods = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
+
+    def run():
+        evaluate(methods, pool["X"], pool["y"], split, progress=False, cache=path)
+        os._exit(0)
+
+    journal = path + ".part" if path.endswith("parquet") else path
+
+    def size():
+        try:
+            return os.path.getsize(journal)
+        except FileNotFoundError:  # not yet written, or merged
+            return 0
+
+    # Kills wait for progress and not for the clock, so that they come in the middle of the work
+    # on a busy machine, too.
+    rng, killed_at = np.random.default_rng(0), []
+    while True:
+        target = size() + rng.integers(1, 5000)
+        child = os.fork()
+        if not child:
+            run()
+        ended = 0
+        while size() < target and not ended:
+            ended, _ = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(rng.uniform(0, 0.004))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            break
+        killed_at.append(size())
+    print(len(killed_at), len(set(killed_at)))
+    run()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_path):
+    X, y = pool
+    np.savez(tmp_path / "pool.npz", X=X, y=y)
+    path = tmp_path / f"results{suffix}"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(tmp_path / "pool.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=100,
+    )
+    n_killed, n_places = map(int, done.stdout.split())
+    assert n_killed >= 5
+    assert n_places >= 5
+    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
+    chosen = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
+    expected = evaluate(chosen, X, y, split, progress=False)
+    stored = read(path)
+    pd.testing.assert_frame_equal(stored[COLUMNS[:-1]], expected[COLUMNS[:-1]], rtol=1e-12)

@@ -1,0 +1,124 @@
+"""Thresholds, contamination and the outlier label."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
+
+from oslo_sklearn import OSLO
+from oslo_sklearn._threshold import contamination_threshold, mark_outliers, otsu_threshold
+
+SCORES = arrays(np.float64, st.integers(2, 40), elements=st.floats(-50, 50, width=16))
+
+
+def within_variance(scores, threshold):
+    low, high = scores[scores <= threshold], scores[scores > threshold]
+    return sum(len(part) * part.var() for part in (low, high) if len(part))
+
+
+@given(SCORES)
+def test_otsu_minimises_the_variance_within(scores):
+    if scores.min() == scores.max():
+        return
+    best = min(within_variance(scores, cut) for cut in np.unique(scores)[:-1])
+    threshold = otsu_threshold(scores)
+    assert within_variance(scores, threshold) <= best + 1e-9 * (1 + best)
+    neighbours = scores[scores <= threshold].max(), scores[scores > threshold].min()
+    assert threshold == pytest.approx(np.mean(neighbours))
+
+
+@given(SCORES, st.floats(0, 1, exclude_max=True))
+def test_contamination_rejects_the_share_that_ties_allow(scores, contamination):
+    n_rejected = (scores > contamination_threshold(scores, contamination)).sum()
+    wanted = round(contamination * len(scores))
+    if len(np.unique(scores)) == len(scores):
+        assert n_rejected == wanted
+    else:
+        assert n_rejected <= wanted
+
+
+def test_auto_is_midway_between_otsu_and_zero(task):
+    oslo = OSLO().fit(*task[:3])
+    assert oslo.threshold_ == pytest.approx(otsu_threshold(oslo.outlierness_) / 2)
+
+
+@pytest.mark.parametrize("contamination", [0.0, 0.1, 0.5, 0.99])
+def test_contamination_on_a_task(task, contamination):
+    oslo = OSLO(contamination=contamination).fit(*task[:3])
+    rejected = oslo.transduce(task.query_X).is_outlier.sum()
+    assert rejected == round(contamination * len(task.query_X))
+
+
+def test_parameters_of_the_decision_need_no_refit(task):
+    oslo = OSLO().fit(*task[:3])
+    assert oslo.set_params(threshold=-2.5).threshold_ == -2.5
+    np.testing.assert_array_equal(
+        oslo.transduce(task.query_X).is_outlier, oslo.score_samples(task.query_X) > -2.5
+    )
+    oslo.set_params(threshold="auto", contamination=0.2, outlier_label=-1)
+    assert (oslo.predict(task.query_X) == -1).sum() == 30
+
+
+def test_labels_stay_closed_set(task):
+    oslo = OSLO(outlier_label=-1).fit(*task[:3])
+    found = oslo.transduce(task.query_X)
+    predicted = oslo.predict(task.query_X)
+    assert found.is_outlier.any()
+    assert not found.is_outlier.all()
+    assert set(found.labels) <= set(oslo.classes_)
+    assert set(oslo.labels_) <= set(oslo.classes_)
+    np.testing.assert_array_equal(predicted == -1, found.is_outlier)
+    np.testing.assert_array_equal(predicted[predicted != -1], found.labels[predicted != -1])
+
+
+def test_deferred_decision_comes_from_the_rows_at_hand(task):
+    later = OSLO(contamination=0.1, outlier_label=-1).fit(task.support_X, task.support_y)
+    assert (later.predict(task.query_X) == -1).sum() == 15
+    assert not hasattr(later, "threshold_")
+    with pytest.raises(AttributeError, match="query's scores"):
+        later.threshold_  # noqa: B018
+    assert later.set_params(threshold=1.5, contamination=None).threshold_ == 1.5
+
+
+@pytest.mark.parametrize("contamination", [None, 0.9])
+def test_nothing_is_rejected_without_a_contrast(task, contamination):
+    oslo = OSLO(contamination=contamination, outlier_label=-1)
+    one_row = clone(oslo).fit(task.support_X, task.support_y, task.query_X[:1])
+    assert not one_row.transduce(task.query_X).is_outlier.any()
+    same_rows = np.repeat(task.query_X[:1], 4, axis=0)
+    alike = clone(oslo).fit(task.support_X, task.support_y, same_rows)
+    assert not alike.transduce(same_rows).is_outlier.any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "outlier_label", "dtype"),
+    [
+        (["cat", "dog"], "something else", "<U14"),
+        (["cat", "dog"], "x", "<U3"),
+        ([1, 2], -1, "int64"),
+        (np.array([1, 2], dtype=np.uint8), -1, "int16"),
+        (np.array([1, 2], dtype=np.uint8), 300, "uint16"),
+        (np.array([1, 2**63], dtype=np.uint64), -1, "object"),
+        ([1.0, 2.0], -1, "float64"),
+        (np.array(["cat", "dog"], dtype=object), "none of these", "object"),
+        ([True, True], False, "bool"),
+    ],
+)
+def test_outlier_labels_are_widened_never_cut(labels, outlier_label, dtype):
+    S, Q = np.eye(2, 4), np.eye(4) + 0.1
+    oslo = OSLO(outlier_label=outlier_label, contamination=0.5).fit(S, labels, Q)
+    predicted = oslo.predict(Q)
+    assert predicted.dtype == np.dtype(dtype)
+    assert (predicted == outlier_label).sum() == 2
+    assert set(predicted.tolist()) <= {*np.asarray(labels).tolist(), outlier_label}
+
+
+def test_marking_leaves_the_labels_alone():
+    labels = np.array([1, 2, 3])
+    marked = mark_outliers(labels, np.array([True, False, True]), -1)
+    np.testing.assert_array_equal(marked, [-1, 2, -1])
+    np.testing.assert_array_equal(labels, [1, 2, 3])

@@ -1,0 +1,53 @@
+"""The README's code runs, and CI runs the README's command."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.rst"
+
+
+def test_code_blocks_run():
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile(str(README), module_relative=False, optionflags=flags)
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_there_are_two_commands():
+    commands = re.findall(r"^ *(python -m pip install .*)$", README.read_text(), re.MULTILINE)
+    assert [command.split(" && ")[1] for command in commands] == [
+        "python -m oslo_sklearn demo",
+        "python -m pytest",
+    ]
+
+
+def test_demo_prints_what_the_readme_shows(tmp_path):
+    page = tmp_path / "page.html"
+    found = subprocess.run(
+        [sys.executable, "-m", "oslo_sklearn", "demo", "--out", str(page)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert not found.stderr  # no progress bar when piped
+    shown = re.findall(r"^ *(nearest prototype|OSLO) +([\d.]+) +([\d.]+)$", found.stdout, re.M)
+    written = re.findall(
+        r"^ *(nearest prototype|OSLO) +([\d.]+) +([\d.]+)$", README.read_text(), re.M
+    )
+    assert [row[0] for row in shown] == ["nearest prototype", "OSLO"]
+    for row, expected in zip(shown, written, strict=True):
+        assert [float(x) for x in row[1:]] == pytest.approx(
+            [float(x) for x in expected[1:]], abs=0.2
+        )
+    html = page.read_text()
+    assert html.count("<figure") == 155
+    assert "http" not in html  # self-contained
