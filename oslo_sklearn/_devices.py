@@ -33,16 +33,19 @@ def check_device(device) -> torch.device | None:
 
 
 def choose_device(
-    device: torch.device | None, rows: list[torch.Tensor], n_classes: int
+    device: torch.device | None, rows: list[torch.Tensor], n_classes: int, stays: bool = False
 ) -> torch.device:
-    """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile."""
+    """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile.
+
+    ``stays`` tells that the rows came as tensors, which are not moved off the CPU either.
+    """
     if device is not None:
         return device
     for tensor in rows:
         if tensor.device.type != "cpu":
             return tensor.device
     work = sum(tensor.numel() for tensor in rows) * n_classes
-    if work >= _GPU_WORTHWHILE and torch.cuda.is_available():
+    if not stays and work >= _GPU_WORTHWHILE and torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")
 

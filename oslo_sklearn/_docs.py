@@ -58,6 +58,8 @@ threshold_ : float
 
 def shared_docs(cls):
     """Fill in the docstring's lines ``@parameters`` and ``@attributes``."""
+    if cls.__doc__ is None:  # python -OO
+        return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     zero = cls._natural_zero
     parameters = _DECISION.format(automatic=_OTSU if zero is None else _MIDWAY.format(zero=zero))

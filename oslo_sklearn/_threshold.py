@@ -40,11 +40,11 @@ def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero)
     """The score above which a row is an outlier.
 
     One row, or scores that are all equal, offer nothing to split: nothing is rejected.
-    A ``numpy.float64`` and no Python float, which NumPy would round to float32 scores' precision.
     """
     if isinstance(threshold, numbers.Real):
         return np.float64(threshold)
-    if len(scores) < 2 or np.min(scores) == np.max(scores):
+    # Rows that are alike get scores that differ by float32's rounding, not more.
+    if np.ptp(scores) <= 64 * np.finfo(np.float32).eps * np.abs(scores).max():
         return np.float64(np.inf)
     if contamination is not None:
         return np.float64(contamination_threshold(scores, contamination))

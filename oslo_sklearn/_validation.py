@@ -26,10 +26,16 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
         else:
             rows = _check_array(X, name, estimator)
         _check_features(estimator, X, reset)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         if name in str(error):
             raise
-        raise ValueError(f"{name}: {error}") from error
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{name}: {error}") from error
+    dtype = getattr(estimator, "dtype", None)
+    if dtype is not None and np.dtype(dtype) == np.float32 and rows.dtype == torch.float64:
+        rows = rows.float()
+        if not bool(torch.isfinite(rows).all()):
+            raise ValueError(f"{name} holds values too large for dtype={dtype!r}.")
     return rows
 
 
@@ -38,15 +44,28 @@ def _check_array(X, name: str, estimator) -> torch.Tensor:
         rows = as_tensor(X)
         if _is_finite(rows):
             return rows  # check_array would find nothing, at ten times the cost
-    if getattr(X, "dtype", None) == np.float16:
-        X = np.asarray(X, dtype=np.float32)
-    return as_tensor(check_array(X, dtype=_FLOATS, input_name=name, estimator=estimator))
+    return as_tensor(
+        check_array(_keep_precision(X), dtype=_FLOATS, input_name=name, estimator=estimator)
+    )
+
+
+def _keep_precision(X):
+    """What check_array would make float64 of, though float32 holds it."""
+    array = X
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a pandas or polars frame
+        array = X.to_numpy()
+    dtype = getattr(array, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 4:
+        return np.asarray(array, dtype=np.float32)
+    return X
 
 
 def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
     X = X.detach()
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor; dense data is required.")
+    if X.is_meta or (X.element_size() == 1 and X.is_floating_point()):
+        raise ValueError(f"{name}: a tensor of {X.dtype} on {X.device} holds no numbers to use.")
     if X.ndim != 2 or not X.numel() or X.is_complex() or not _is_finite(X):
         X = X.cpu()
         _check_array((X.float() if X.dtype == torch.bfloat16 else X).numpy(), name, estimator)
@@ -73,7 +92,7 @@ def _check_features(estimator, X, reset: bool) -> None:
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
     """Wrap an array without a copy; solvers never write to their inputs."""
-    if any(stride < 0 for stride in array.strides):
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
         array = np.ascontiguousarray(array)
     if not array.flags.writeable:
         # torch warns about read-only memory, which it has no type for.
@@ -133,6 +152,9 @@ def _check_unusual_labels(y) -> np.ndarray:
                     f"support_y contains NaN, infinity or a missing label (row {row}: {label!r}); "
                     "every support row needs a label."
                 )
+    plain = np.array(y.tolist()) if y.dtype.kind == "O" else y
+    if plain.dtype.kind in "biu":
+        return plain  # scikit-learn does not look into object arrays of numbers
     check_classification_targets(y)
     return y
 
@@ -144,16 +166,18 @@ def _is_missing(label) -> bool:
     return isinstance(label, numbers.Real) and not np.isfinite(label)
 
 
-def check_center(center, n_features: int) -> torch.Tensor:
-    """Validate a given centre: one finite number per feature."""
-    if not isinstance(center, torch.Tensor):
-        try:
+def check_center(center, rows: torch.Tensor) -> torch.Tensor:
+    """Validate a given centre, one finite number per feature of ``rows``; of their type."""
+    try:
+        if not isinstance(center, torch.Tensor):
             center = torch.tensor(np.asarray(center, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"center must hold numbers: {error}") from error
-    if center.shape != (n_features,) or not bool(torch.isfinite(center).all()):
+        # A copy: the user may go on changing it.
+        center = center.detach().to(rows.device, rows.dtype, copy=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"center must hold numbers: {error}") from error
+    if center.shape != rows.shape[-1:] or not bool(torch.isfinite(center).all()):
         raise ValueError(
-            f"center must be finite and of shape ({n_features},), one value per feature; got "
-            f"shape {tuple(center.shape)}."
+            f"center must be finite in {rows.dtype} and of shape ({rows.shape[-1]},), one value "
+            f"per feature; got shape {tuple(center.shape)}."
         )
-    return center.detach()
+    return center

@@ -147,20 +147,18 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
         if query_X is not None:
             query = check_rows(self, query_X, "query_X")
-            solution, answer = self._solve_one(support, codes, query)
+            solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
             self._keep_state(solution)
             self._keep_query_attributes(solution, answer)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
         else:
-            solution, _ = self._solve_one(support, codes, None)
+            solution, _ = self._solve_one(support, codes, None, _stays(support_X))
             self._keep_state(solution)
 
     def _check_params(self) -> None:
-        # As _validate_params does, which spends most of its time on finding the names.
-        names = self._parameter_constraints
-        params = {name: getattr(self, name) for name in names}
-        validate_parameter_constraints(names, params, caller_name=type(self).__name__)
+        self._check_constraints(self._parameter_constraints)
+        self._check_decision()
         check_device(self.device)
         if self.dtype is not None:
             try:
@@ -169,21 +167,31 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                 known = False
             if not known:
                 raise ValueError(f"dtype={self.dtype!r}: expected None, 'float32' or 'float64'.")
+
+    def _check_decision(self) -> None:
+        """The parameters that may change without a refit."""
+        names = ("threshold", "contamination")
+        self._check_constraints({name: self._parameter_constraints[name] for name in names})
         if self.contamination is not None and not isinstance(self.threshold, str):
             raise ValueError(
                 f"threshold={self.threshold!r} and contamination={self.contamination!r} both set "
                 "the decision: leave threshold='auto' or contamination=None."
             )
 
+    def _check_constraints(self, constraints: dict) -> None:
+        # As _validate_params does, which spends most of its time on finding the names.
+        params = {name: getattr(self, name) for name in constraints}
+        validate_parameter_constraints(constraints, params, caller_name=type(self).__name__)
+
     def _needs_query(self) -> bool:
         return self._transductive or (isinstance(self.center, str) and self.center == "task")
 
     # Solving and answering: NumPy outside, torch inside.
 
-    def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None):
+    def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
         """Solve one task of validated rows, wherever and in whatever type is best."""
         rows = [support] if query is None else [support, query]
-        device = choose_device(check_device(self.device), rows, len(self.classes_))
+        device = choose_device(check_device(self.device), rows, len(self.classes_), stays)
         dtype = common_dtype(rows, self.dtype)
         rows = [tensor.to(device, dtype)[None] for tensor in rows]
         labels = torch.from_numpy(codes).to(device)[None]
@@ -208,11 +216,14 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         if self.center is None:
             return None
         if isinstance(self.center, str):
-            if self.center == "support" or len(rows) == 1:
-                return rows[0].mean(1)
+            if self.center == "support":
+                rows = rows[:1]
             n_rows = sum(tensor.shape[1] for tensor in rows)
-            return sum(tensor.sum(1) for tensor in rows) / n_rows
-        return check_center(self.center, rows[0].shape[-1]).to(rows[0])[None]
+            center = sum(tensor.sum(1) for tensor in rows) / n_rows
+            if not bool(torch.isfinite(center).all()):  # the sum of huge rows overflows
+                center = sum((tensor / n_rows).sum(1) for tensor in rows)
+            return center
+        return check_center(self.center, rows[0])[None]
 
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
         return prepare_rows(rows, center, self.normalize)
@@ -230,11 +241,11 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                     stacklevel=3,
                 )
             support, codes = self._support
-            _, answer = self._solve_one(as_tensor(support), codes, rows)
+            _, answer = self._solve_one(as_tensor(support), codes, rows, _stays(X))
             return answer
         arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
         dtype = common_dtype([rows, *arrays], self.dtype)
-        device = choose_device(check_device(self.device), [rows], len(self.classes_))
+        device = choose_device(check_device(self.device), [rows], len(self.classes_), _stays(X))
         state = {name: _as_batch(value, device, dtype) for name, value in self._state.items()}
         with torch.inference_mode(), enough_threads(rows.numel()):
             rows = self._prepare(rows.to(device, dtype)[None], state["center"])
@@ -288,12 +299,13 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         return self._decide(getattr(self, "outlierness_", None))
 
     def _decide(self, scores: np.ndarray | None) -> np.float64:
+        self._check_decision()
         return decide_threshold(scores, self.threshold, self.contamination, self._natural_zero)
 
     def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
         stored = getattr(self, "outlierness_", scores)
-        return scores > self._decide(stored)
+        return scores.astype(np.float64) > self._decide(stored)
 
     # Answers.
 
@@ -364,6 +376,11 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             outlierness=scores,
             is_outlier=self._is_outlier(scores),
         )
+
+
+def _stays(*inputs) -> bool:
+    """Whether the user has chosen a device by handing in a tensor that lives there."""
+    return any(isinstance(X, Tensor) for X in inputs)
 
 
 def _first(values: Tensor | list | None):

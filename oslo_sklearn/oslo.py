@@ -70,14 +70,14 @@ class OSLO(FewShotOpenSetClassifier):
 
     Notes
     -----
+    Fitted without a query, every call solves a task whose query is the rows of that call, so
+    answers depend on the batch.
+
     The paper prints the Gaussian likelihood; its published numbers were made with the cosine,
     which is the default here. Under it ``normalize`` only matters for where the prototypes start:
     at the means of rows with or without their lengths. ``predict_proba`` is the softmax of
     :math:`\log p / \lambda_z` under the last prototypes: far better calibrated than a softmax of
     bare cosines.
-
-    Fitted without a query, every call solves a task whose query is the rows of that call, so
-    answers depend on the batch.
 
     References
     ----------
@@ -146,9 +146,15 @@ class OSLO(FewShotOpenSetClassifier):
         lambda_z, lambda_xi = float(self.lambda_z), float(self.lambda_xi)
         return OSLOModel(lambda_z, lambda_xi, self.likelihood, bool(self.inlierness))
 
-    def _on_model(self, rows):
-        """Rows as the likelihood takes them: the cosine reads directions only."""
-        return unit_rows(rows) if self.likelihood == "cosine" and not self.normalize else rows
+    def _on_model(self, rows, origin):
+        """Rows as the likelihood takes them.
+
+        The cosine reads directions only. The Gaussian's squares would cancel out far from the
+        origin, so that it is moved among the support.
+        """
+        if self.likelihood == "gaussian":
+            return rows - origin[:, None]
+        return rows if self.normalize else unit_rows(rows)
 
     def _start(self, task):
         """Means of rows that keep their lengths are not those of the rows the solver sees."""
@@ -159,11 +165,12 @@ class OSLO(FewShotOpenSetClassifier):
         return unit_prototypes(means, class_means(lengths, task.labels, task.n_classes)[..., 0])
 
     def _solve(self, task) -> Solution:
+        origin = task.support.mean(1) if self.likelihood == "gaussian" else None
         solved = solve_oslo(
             self._model(),
-            self._on_model(task.support),
+            self._on_model(task.support, origin),
             task.labels,
-            self._on_model(task.query),
+            self._on_model(task.query, origin),
             task.n_classes,
             max_iter=self.max_iter,
             tol=float(self.tol),
@@ -173,20 +180,23 @@ class OSLO(FewShotOpenSetClassifier):
         if self.tol > 0 and len(path) == 1:
             path = path[:, : int(solved.n_iter[0]) + 1]
         return Solution(
-            {"path": path},
+            {"path": path, "origin": origin},
             self._as_answer(solved.log_p, solved.z, solved.logit_xi),
-            prototypes=path[:, -1],
+            prototypes=path[:, -1] if origin is None else path[:, -1] + origin[:, None],
             objective=solved.objective[:, : path.shape[1] - 1],
             n_iter=solved.n_iter,
             converged=solved.converged,
         )
 
     def _infer(self, state, rows) -> Answer:
-        return self._as_answer(*replay_oslo(self._model(), state["path"], self._on_model(rows)))
+        rows = self._on_model(rows, state["origin"])
+        return self._as_answer(*replay_oslo(self._model(), state["path"], rows))
 
     def _as_answer(self, log_p, z, logit_xi) -> Answer:
+        # A large lambda_z leaves differences between classes that single precision rounds away.
+        scaled = (log_p.double() if self.lambda_z > 1 else log_p) / float(self.lambda_z)
         return Answer(
-            proba=torch.softmax(log_p / float(self.lambda_z), -1),
+            proba=torch.softmax(scaled, -1),
             outlierness=-logit_xi,
             labels=log_p.argmax(-1),
             assignments=z,

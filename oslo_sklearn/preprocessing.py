@@ -109,7 +109,7 @@ class CenterNormalize(_RowTransformer):
         elif isinstance(self.center, str):
             self.center_ = rows.mean(0).cpu().numpy()
         else:
-            self.center_ = check_center(self.center, rows.shape[1]).cpu().numpy()
+            self.center_ = check_center(self.center, rows).cpu().numpy()
 
     def _map(self, rows):
         center = None if self.center_ is None else torch.tensor(self.center_).to(rows)

@@ -46,7 +46,7 @@ def oslo_transcription(
     n_classes = labels.max() + 1
 
     def log_p(x, mu):
-        return x @ mu if likelihood == "cosine" else -((x - mu) ** 2).sum() / 2
+        return unit(x) @ mu if likelihood == "cosine" else -((x - mu) ** 2).sum() / 2
 
     def model(sums, weights):
         if likelihood == "gaussian":
@@ -56,6 +56,9 @@ def oslo_transcription(
     def entropy(p):
         p = p[p > 0]
         return -(p * np.log(p)).sum()
+
+    def unit(x):
+        return x / np.linalg.norm(x) if likelihood == "cosine" else x
 
     start = [support[labels == k] for k in range(n_classes)]
     prototypes = model([rows.sum(0) for rows in start], [len(rows) for rows in start])
@@ -74,8 +77,8 @@ def oslo_transcription(
             z[i] = powers / powers.sum()
         used = xi if inlierness else np.ones(len(query))
         sums = [
-            support[labels == k].sum(0)
-            + sum(used[i] * z[i, k] * query[i] for i in range(len(query)))
+            sum(unit(x) for x in support[labels == k])
+            + sum(used[i] * z[i, k] * unit(query[i]) for i in range(len(query)))
             for k in range(n_classes)
         ]
         weights = [(labels == k).sum() + (used * z[:, k]).sum() for k in range(n_classes)]
@@ -87,12 +90,13 @@ def oslo_transcription(
             if inlierness:
                 value += lambda_xi * entropy(np.array([xi[i], 1 - xi[i]]))
         objective.append(value)
-    found = [int(np.argmax([log_p(x, mu) for mu in prototypes])) for x in query]
+    final = np.array([[log_p(x, mu) for mu in prototypes] for x in query])
     return {
         "prototypes": np.array(prototypes),
         "z": z,
         "xi": xi,
-        "labels": np.array(found),
+        "log_p": final,
+        "labels": final.argmax(1),
         "objective": np.array(objective),
     }
 
@@ -113,3 +117,6 @@ def assert_same_answers(found, expected, params, order=slice(None)):
     else:
         clear = np.ones(len(best_two), dtype=bool)
     np.testing.assert_array_equal(found.labels[clear], expected.labels[order][clear])
+    # A softmax moves by at most half of what its logits move by, and these are log p / lambda_z.
+    atol = 1e-4 / params.get("lambda_z", 0.1)
+    np.testing.assert_allclose(found.proba, expected.proba[order], rtol=0, atol=atol)

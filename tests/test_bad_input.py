@@ -82,7 +82,14 @@ FIT_CASES = {
     "inlierness": ({"inlierness": "yes"}, S, Y, Q, ValueError, "'inlierness' parameter"),
     "normalize": ({"normalize": None}, S, Y, Q, ValueError, "'normalize' parameter"),
     "center word": ({"center": "query"}, S, Y, Q, ValueError, "'center' parameter"),
-    "center width": ({"center": np.zeros(3)}, S, Y, Q, ValueError, "center must be finite and of"),
+    "center width": (
+        {"center": np.zeros(3)},
+        S,
+        Y,
+        Q,
+        ValueError,
+        "of shape (4,), one value per feature",
+    ),
     "center nan": ({"center": np.full(4, np.nan)}, S, Y, Q, ValueError, "center must be finite"),
     "center text": ({"center": list("abcd")}, S, Y, Q, ValueError, "center must hold numbers"),
     "threshold word": ({"threshold": "otsu"}, S, Y, Q, ValueError, "'threshold' parameter"),
@@ -106,6 +113,25 @@ FIT_CASES = {
     "device of no data": ({"device": "meta"}, S, Y, Q, ValueError, "device='meta'"),
     "device None": ({"device": None}, S, Y, Q, ValueError, "device=None"),
     "dtype half": ({"dtype": "float16"}, S, Y, Q, ValueError, "dtype='float16'"),
+    "dtype too narrow": (
+        {"dtype": "float32"},
+        S * 1e200,
+        Y,
+        Q,
+        ValueError,
+        "support_X holds values",
+    ),
+    "query a dict": ({}, S, Y, {"a": 1}, (TypeError, ValueError), "query_X"),
+    "query float8": ({}, S, Y, torch.ones(2, 4).to(torch.float8_e5m2), ValueError, "query_X"),
+    "query meta": ({}, S, Y, torch.ones(2, 4, device="meta"), ValueError, "query_X"),
+    "center overflows": (
+        {"center": np.full(4, 1e39)},
+        S.astype(np.float32),
+        Y,
+        Q.astype(np.float32),
+        ValueError,
+        "center must be finite in torch.float32",
+    ),
     "dtype word": ({"dtype": "double-ish"}, S, Y, Q, ValueError, "dtype='double-ish'"),
 }
 
@@ -156,6 +182,25 @@ def test_a_bad_outlier_label_set_after_fit_is_refused_by_predict():
     oslo = OSLO().fit(S, Y, Q).set_params(outlier_label="out")
     with pytest.raises(ValueError, match="labels' kind"):
         oslo.predict(Q)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"contamination": 0.2, "threshold": 1.0},
+        {"contamination": 1.5},
+        {"contamination": "a"},
+        {"threshold": "foo"},
+        {"threshold": np.nan},
+    ],
+    ids=str,
+)
+def test_a_bad_decision_set_after_fit_is_refused(params):
+    oslo = OSLO().fit(S, Y, Q).set_params(**params)
+    with pytest.raises(ValueError, match=r"threshold|contamination"):
+        oslo.threshold_  # noqa: B018
+    with pytest.raises(ValueError, match=r"threshold|contamination"):
+        oslo.transduce(Q)
 
 
 def test_a_failed_fit_leaves_a_fitted_estimator_as_it_was():

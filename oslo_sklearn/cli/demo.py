@@ -57,7 +57,7 @@ def add_parser(commands) -> None:
         "unknown digits, and write a page that shows one draw.",
     )
     parser.add_argument("--out", type=Path, default=Path("oslo_demo.html"), help="page to write")
-    parser.add_argument("--draws", type=int, default=40, help="number of draws (default 40)")
+    parser.add_argument("--draws", type=int, default=60, help="number of draws (default 60)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
     parser.set_defaults(func=run)
 

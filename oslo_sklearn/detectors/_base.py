@@ -26,7 +26,7 @@ classifier : estimator or None, default=None
 def detector_docs(cls):
     """Fill in the line ``@classifier`` of the docstring, and what all methods share."""
     cls = shared_docs(cls)
-    cls.__doc__ = cls.__doc__.replace("@classifier\n", _CLASSIFIER)
+    cls.__doc__ = cls.__doc__ and cls.__doc__.replace("@classifier\n", _CLASSIFIER)
     return cls
 
 

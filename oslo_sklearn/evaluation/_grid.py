@@ -42,7 +42,10 @@ def solve_grid(
     )
     model = OSLOModel(lambda_z, lambda_xi, estimator.likelihood, bool(estimator.inlierness))
     start = estimator._start(task)
-    task = task._replace(support=estimator._on_model(support), query=estimator._on_model(query))
+    origin = support.mean(1)
+    task = task._replace(
+        support=estimator._on_model(support, origin), query=estimator._on_model(query, origin)
+    )
     found = {}
     for step, (log_p, logit_xi) in enumerate(_steps(model, task, start, max(max_iters))):
         if step in max_iters:

@@ -25,27 +25,34 @@ class Task(NamedTuple):
 
 
 def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Subtract ``center``; also return the magnitude below which a row is rounding noise."""
+    """Subtract ``center``; also return what is no more than rounding noise in each feature."""
     if center is None:
         return x, 0.0
-    noise = 16 * torch.finfo(x.dtype).eps * center.abs().amax(-1, keepdim=True)[..., None]
-    return x - center[..., None, :], noise
+    center = center[..., None, :]
+    return x - center, 16 * torch.finfo(x.dtype).eps * center.abs()
 
 
 def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
-    """Scale rows to unit norm; rows no larger than ``noise`` become zero, never NaN."""
+    """Scale rows to unit norm; rows of nothing but ``noise`` become zero, never NaN."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    is_plain = (norm > 1e-15) & (norm < 1e15) & (norm > noise * x.shape[-1] ** 0.5)
-    if x.device.type == "cpu" and bool(is_plain.all()):  # a look that costs a GPU a wait
+    highest_noise = noise.amax(-1, keepdim=True) if isinstance(noise, Tensor) else noise
+    is_plain = (norm > 1e-15) & (norm < 1e15) & (norm > highest_noise * x.shape[-1] ** 0.5)
+    if _is_at_hand(x) and bool(is_plain.all()):
         return x / norm
     # Dividing by the largest entry first keeps the squares inside float32's range.
+    is_row = (x.abs() > noise).any(-1, keepdim=True)
     largest = x.abs().amax(-1, keepdim=True)
-    is_row = largest > noise
     scaled = x / torch.where(is_row, largest, torch.inf)
     scaled_norm = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
     scaled.div_(torch.where(is_row, scaled_norm, 1.0))
     # Which way a row goes must not depend on the rows beside it.
     return torch.where(is_plain, x / norm, scaled)
+
+
+def _is_at_hand(x: Tensor) -> bool:
+    """Whether a look at the values is free: plain CPU tensors in NumPy's types."""
+    is_plain = type(x) is Tensor and x.device.type == "cpu" and not x.requires_grad
+    return is_plain and x.dtype in (torch.float32, torch.float64)
 
 
 def prepare_rows(x: Tensor, center: Tensor | None, normalize: bool) -> Tensor:
@@ -60,7 +67,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     One side has a row per class, and on products as narrow as that NumPy's BLAS takes less than
     half the time of torch's.
     """
-    if a.device.type == "cpu" and len(a) == 1:
+    if len(a) == 1 and _is_at_hand(a) and _is_at_hand(b):
         return torch.from_numpy(a[0].numpy() @ b[0].numpy())[None]
     return a @ b
 

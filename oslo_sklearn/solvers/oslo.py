@@ -42,7 +42,7 @@ class OSLOModel(NamedTuple):
         """The prototypes that maximise the likelihood of rows summed up with their weights."""
         if self.likelihood == "cosine":
             return unit_prototypes(weighted_sum, weights)
-        return weighted_sum / weights[..., None]
+        return weighted_sum / weights[..., None].clamp_min(torch.finfo(weights.dtype).tiny)
 
     def inlierness_update(self, log_p: Tensor, z: Tensor) -> Tensor:
         """``logit(xi)``, which keeps the digits that ``xi`` rounds away."""
@@ -50,20 +50,20 @@ class OSLOModel(NamedTuple):
 
     def assignment_update(self, log_p: Tensor, xi: Tensor) -> Tensor:
         """``log(z)``."""
-        scale = self.lambda_z if isinstance(self.lambda_z, float) else self.lambda_z[..., None]
+        scale = self.lambda_z[..., None] if isinstance(self.lambda_z, Tensor) else self.lambda_z
         if self.inlierness:
             log_p = xi[..., None] * log_p
         return torch.log_softmax(log_p / scale, -1)
 
     def support_objective(
-        self, prototypes: Tensor, sums: Tensor, weights: Tensor, support: Tensor
+        self, prototypes: Tensor, sums: Tensor, weights: Tensor, squares: Tensor
     ) -> Tensor:
-        """Log-likelihood of the labelled rows ``(B,)``, out of their class-wise sums."""
+        """Log-likelihood of the labelled rows ``(B,)``, out of their sums and squares."""
         products = (prototypes * sums).sum((-1, -2))
         if self.likelihood == "cosine":
             return products
         of_prototypes = (weights * prototypes.square().sum(-1)).sum(-1)
-        return products - (of_prototypes + support.square().sum((-1, -2))) / 2
+        return products - (of_prototypes + squares) / 2
 
     def query_objective(
         self, log_p: Tensor, z: Tensor, log_z: Tensor, xi: Tensor, logit_xi: Tensor
@@ -124,7 +124,11 @@ def solve_oslo(
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = product(membership.mT, support), membership.sum(-2)
-    keep = None if query_mask is None else query_mask.to(query.dtype)
+    squares = (membership.sum(-1) * support.square().sum(-1)).sum(-1)
+    keep = None
+    if query_mask is not None:
+        keep = query_mask.to(query.dtype)
+        query = torch.where(query_mask[..., None], query, 0.0)
 
     prototypes = model.on_model(support_sum, support_weight) if start is None else start
     log_p = model.log_p(query, prototypes)
@@ -149,7 +153,7 @@ def solve_oslo(
         )
         log_p = model.log_p(query, prototypes)
         of_rows = model.query_objective(log_p, z, log_z, xi, logit_xi)
-        objective = model.support_objective(prototypes, support_sum, support_weight, support)
+        objective = model.support_objective(prototypes, support_sum, support_weight, squares)
         objective = objective + (of_rows if keep is None else of_rows * keep).sum(-1)
         n_iter += active
         if tol > 0:

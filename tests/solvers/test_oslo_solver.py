@@ -60,10 +60,10 @@ def test_padding_changes_nothing():
     support, labels, query = batch_of_tasks()
     model = OSLOModel(0.1, 0.05, "gaussian", True)
     plain = solve_oslo(model, support, labels, query, 5, max_iter=3)
-    junk = torch.full_like(query[:, :4], 7.0)
+    junk = torch.full_like(query[:, :4], torch.nan)
     padded = solve_oslo(
         model,
-        torch.cat([support, torch.zeros_like(support[:, :2])], 1),
+        torch.cat([support, torch.full_like(support[:, :2], 0.7)], 1),
         torch.cat([labels, torch.full_like(labels[:, :2], -1)], 1),
         torch.cat([query, junk], 1),
         5,
@@ -85,6 +85,16 @@ def test_each_task_may_have_its_own_lambdas():
         alone = solve_oslo(model, support[[task]], labels[[task]], query[[task]], 5, max_iter=2)
         torch.testing.assert_close(together.z[[task]], alone.z, rtol=0, atol=1e-6)
         torch.testing.assert_close(together.objective[[task]], alone.objective, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("n_tasks", [1, 2])
+def test_any_dtype_and_gradients_pass_through(dtype, n_tasks):
+    support, labels, query = batch_of_tasks(n_tasks, dtype=dtype)
+    query.requires_grad_()
+    solved = solve_oslo(OSLOModel(1, 1, "cosine", True), support, labels, query, 5, max_iter=2)
+    solved.logit_xi.sum().backward()
+    assert torch.isfinite(query.grad).all()
 
 
 def test_a_converged_task_is_frozen_while_others_go_on():

@@ -1,0 +1,206 @@
+"""Feature files: rows, labels and, where known, which classes are for what."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+_PICKLES = (".pkl", ".pickle", ".plk", ".pth", ".pt", ".joblib")
+_CONVERT = (
+    "pickles can run any code when they are loaded, so they are not read. Where you trust the "
+    "file, convert it once; for a dict of class to rows: `d = pickle.load(open(path, 'rb')); "
+    "np.savez('features.npz', X=np.concatenate([np.asarray(v) for v in d.values()]), "
+    "y=np.repeat(list(d), [len(v) for v in d.values()]))`"
+)
+
+
+class FeatureSet(NamedTuple):
+    """The content of a feature file.
+
+    Attributes
+    ----------
+    name : str
+        The file's name without its suffix.
+    X : ndarray of shape (n_samples, n_features)
+        float32 or float64.
+    y : ndarray of shape (n_samples,)
+        Class of each row.
+    split : ndarray of str of shape (n_samples,) or None
+        What each row's class is for: ``"base"``, ``"val"``, ``"novel"``.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    split: np.ndarray | None = None
+
+    def part(self, name=None):
+        """Rows and labels ``(X, y)`` of a split; of all rows if `name` is None.
+
+        A file without splits has all its rows in every part.
+        """
+        if name is None or self.split is None:
+            return self.X, self.y
+        rows = self.split == name
+        if not rows.any():
+            found = ", ".join(map(repr, np.unique(self.split).tolist()))
+            raise ValueError(f"{self.name} has no rows of split {name!r}; it has {found}.")
+        return self.X[rows], self.y[rows]
+
+    @property
+    def base(self):
+        """``(X, y)`` of the base classes, or None where the file has none."""
+        if self.split is None or not (self.split == "base").any():
+            return None
+        return self.part("base")
+
+
+def load_features(path):
+    """Read a feature file.
+
+    ``.npz``
+        Arrays ``X`` of shape (n_samples, n_features), ``y`` of shape (n_samples,) and, optional,
+        ``split`` of shape (n_samples,) with the words ``base``, ``val`` and ``novel``. This is
+        what ``python -m oslo_sklearn extract`` writes (without ``split``).
+    ``.safetensors``
+        Tensors ``X``, ``y`` (integers) and, optional, ``split`` (integers). The metadata may have
+        ``classes`` and ``splits``, JSON lists of the names that the integers are positions in.
+        Without ``classes`` the integers are the labels; without ``splits`` 0, 1 and 2 are
+        ``base``, ``val`` and ``novel``.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    features : FeatureSet
+        Half precision is widened to float32, integers to float64.
+
+    Raises
+    ------
+    ValueError
+        If the file is a pickle (unsafe to load), lacks a field, or fields differ in length.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np
+    >>> from oslo_sklearn.recipes import load_features, save_features
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "birds.npz"
+    >>> save_features(path, np.eye(3), ["owl", "jay", "owl"], ["base", "novel", "base"])
+    >>> features = load_features(path)
+    >>> features.name, features.part("novel")
+    ('birds', (array([[0., 1., 0.]]), array(['jay'], dtype='<U3')))
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix in _PICKLES:
+        raise ValueError(f"{path}: {_CONVERT}")
+    if suffix not in (".npz", ".safetensors"):
+        raise ValueError(f"{path}: expected a feature file in .npz or .safetensors.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    fields = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+    return _check(path, fields)
+
+
+def save_features(path, X, y, split=None):
+    """Write a feature file that `load_features` reads.
+
+    Parameters
+    ----------
+    path : str or path
+        In ``.npz`` or ``.safetensors``.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    split : array-like of str of shape (n_samples,), optional
+    """
+    path = Path(path)
+    fields = {"X": np.asarray(X), "y": np.asarray(y)}
+    if split is not None:
+        fields["split"] = np.asarray(split).astype(str)
+    _check(path, fields)
+    if path.suffix.lower() == ".npz":
+        np.savez_compressed(path, **fields)
+        return
+    if path.suffix.lower() != ".safetensors":
+        raise ValueError(f"{path}: expected a name in .npz or .safetensors.")
+    from ._optional import require
+
+    names = {"classes": "y", "splits": "split"}
+    metadata, tensors = {}, {"X": np.ascontiguousarray(fields["X"])}
+    for key, field in names.items():
+        if field in fields:
+            values, codes = np.unique(fields[field], return_inverse=True)
+            metadata[key] = json.dumps(values.tolist())
+            tensors[field] = codes.astype(np.int64)
+    require("safetensors.numpy", "features").save_file(tensors, path, metadata=metadata)
+
+
+def _read_npz(path: Path) -> dict:
+    with open(path, "rb") as file:
+        if file.read(1) == b"\x80":
+            raise ValueError(f"{path}: {_CONVERT}")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in ("X", "y", "split") if name in file.files}
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path} holds arrays of Python objects, which are pickles and are not read: save "
+                "labels as strings or integers, `np.savez(path, X=X, y=np.asarray(y, dtype=str))`."
+            ) from error
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as .npz: {error}") from error
+
+
+def _read_safetensors(path: Path) -> dict:
+    from ._optional import require
+
+    safetensors = require("safetensors", "features")
+    try:
+        # Torch's reader knows bfloat16, which NumPy does not.
+        with safetensors.safe_open(os.fspath(path), framework="pt") as file:
+            tensors = {k: file.get_tensor(k) for k in file.keys() if k in ("X", "y", "split")}
+            metadata = file.metadata() or {}
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error
+    fields = {
+        name: (tensor.float() if tensor.dtype.itemsize == 2 else tensor).numpy()
+        for name, tensor in tensors.items()
+    }
+    defaults = {"split": ("splits", '["base", "val", "novel"]'), "y": ("classes", None)}
+    for field, (key, default) in defaults.items():
+        listed = metadata.get(key, default)
+        if field in fields and listed is not None:
+            fields[field] = _look_up(path, fields[field], json.loads(listed), key)
+    return fields
+
+
+def _look_up(path, codes, names, key):
+    codes = codes.astype(np.int64)
+    if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
+        raise ValueError(f"{path}: integers beyond the {len(names)} names in metadata {key!r}.")
+    return np.asarray(names)[codes]
+
+
+def _check(path: Path, fields: dict) -> FeatureSet:
+    for name in ("X", "y"):
+        if name not in fields:
+            raise ValueError(f"{path} has no field {name!r}; X and y are needed.")
+    X, y, split = fields["X"], fields["y"], fields.get("split")
+    if X.ndim != 2 or X.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: X must be numbers (n_samples, n_features); got {X.shape}.")
+    for name, field in (("y", y), ("split", split)):
+        if field is not None and field.shape != (len(X),):
+            raise ValueError(f"{path}: {name} must be of shape ({len(X)},); got {field.shape}.")
+    if not np.isfinite(X).all():
+        raise ValueError(f"{path}: X contains NaN or infinity.")
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+    return FeatureSet(path.stem, X, y, None if split is None else split.astype(str))
