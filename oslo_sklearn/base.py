@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,11 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ._devices import check_device, choose_device, common_dtype, enough_threads
+from ._results import Answer, Solution, State, as_batch, first, join
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
 from .solvers.geometry import Task, prepare_rows
 
 _MAX_STORED_BYTES = 2**30
+_TILE_ENTRIES = 2**23  # of rows that are answered at once
 _QUERY_ATTRIBUTES = (
     "prototypes_",
     "center_",
@@ -32,40 +33,6 @@ _QUERY_ATTRIBUTES = (
     "inlierness_",
     "outlierness_",
 )
-
-
-State = dict[str, Tensor | list | None]
-
-
-@dataclass
-class Answer:
-    """What a method says about rows, each with a leading axis of tasks.
-
-    ``labels`` is for methods whose probabilities round away what tells two classes apart.
-    """
-
-    proba: Tensor  # (B, n, K)
-    outlierness: Tensor  # (B, n)
-    labels: Tensor | None = None  # (B, n) class indices; argmax of proba where None
-    assignments: Tensor | None = None  # (B, n, K)
-    inlierness: Tensor | None = None  # (B, n)
-
-
-@dataclass
-class Solution:
-    """A solved batch of tasks.
-
-    ``state`` holds, by name, what any row can be answered from afterwards: tensors with a leading
-    axis of tasks, or lists with a fitted object for each task. ``answer`` is the query's, where
-    solving has found it on the way.
-    """
-
-    state: State
-    answer: Answer | None = None
-    prototypes: Tensor | None = None  # (B, K, d)
-    objective: Tensor | None = None  # (B, T)
-    n_iter: Tensor | None = None  # (B,)
-    converged: Tensor | None = None  # (B,)
 
 
 class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
@@ -241,22 +208,34 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                     stacklevel=3,
                 )
             support, codes = self._support
-            _, answer = self._solve_one(as_tensor(support), codes, rows, _stays(X))
-            return answer
+            solution, answer = self._solve_one(as_tensor(support), codes, rows, _stays(X))
+            if answer.proba is not None:
+                return answer
+            found = answer.outlierness
+            return self._infer_tiles(solution.state, rows, found.device, found.dtype)
         arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
         dtype = common_dtype([rows, *arrays], self.dtype)
         device = choose_device(check_device(self.device), [rows], len(self.classes_), _stays(X))
-        state = {name: _as_batch(value, device, dtype) for name, value in self._state.items()}
-        with torch.inference_mode(), enough_threads(rows.numel()):
-            rows = self._prepare(rows.to(device, dtype)[None], state["center"])
-            return self._infer(state, rows)
+        state = {name: as_batch(value, device, dtype) for name, value in self._state.items()}
+        return self._infer_tiles(state, rows, device, dtype)
+
+    @torch.inference_mode()
+    def _infer_tiles(self, state: State, rows: Tensor, device, dtype) -> Answer:
+        """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
+        size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
+        with enough_threads(rows.numel()):
+            tiles = [
+                self._infer(state, self._prepare(tile.to(device, dtype)[None], state["center"]))
+                for tile in rows.split(size)
+            ]
+        return tiles[0] if len(tiles) == 1 else join(tiles)
 
     # Fitted attributes.
 
     def _keep_state(self, solution: Solution) -> None:
         if solution.n_iter is not None:
             self.n_iter_ = int(solution.n_iter[0])
-        self._state = {name: _first(tensor) for name, tensor in solution.state.items()}
+        self._state = {name: first(tensor) for name, tensor in solution.state.items()}
 
     def _keep_query_attributes(self, solution: Solution, answer: Answer) -> None:
         found = {
@@ -270,7 +249,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             found["assignments_"] = assignments
         for name, tensor in found.items():
             if tensor is not None:
-                setattr(self, name, _first(tensor))
+                setattr(self, name, first(tensor))
         self.center_ = self._state["center"]
         self.labels_ = self._label(answer)
         if solution.converged is not None:
@@ -285,7 +264,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def _label(self, answer: Answer) -> np.ndarray:
         codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-        return self.classes_[_first(codes)]
+        return self.classes_[first(codes)]
 
     @property
     def threshold_(self) -> np.float64:
@@ -327,7 +306,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         if self.outlier_label is None:
             return labels
         check_outlier_label(self.outlier_label, self.classes_)
-        is_outlier = self._is_outlier(_first(answer.outlierness))
+        is_outlier = self._is_outlier(first(answer.outlierness))
         return mark_outliers(labels, is_outlier, self.outlier_label)
 
     def predict_proba(self, X):
@@ -341,7 +320,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         -------
         proba : ndarray of shape (n_samples, n_classes)
         """
-        return _first(self._answer(X).proba)
+        return first(self._answer(X).proba)
 
     def score_samples(self, X):
         """Outlierness of each row: higher means more outlying.
@@ -354,7 +333,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         -------
         scores : ndarray of shape (n_samples,)
         """
-        return _first(self._answer(X).outlierness)
+        return first(self._answer(X).outlierness)
 
     def transduce(self, X):
         """Everything about the rows out of one solve.
@@ -369,10 +348,10 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``.
         """
         answer = self._answer(X)
-        scores = _first(answer.outlierness)
+        scores = first(answer.outlierness)
         return Bunch(
             labels=self._label(answer),
-            proba=_first(answer.proba),
+            proba=first(answer.proba),
             outlierness=scores,
             is_outlier=self._is_outlier(scores),
         )
@@ -381,20 +360,3 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 def _stays(*inputs) -> bool:
     """Whether the user has chosen a device by handing in a tensor that lives there."""
     return any(isinstance(X, Tensor) for X in inputs)
-
-
-def _first(values: Tensor | list | None):
-    """What the only task of a batch has: an array or a fitted object."""
-    if values is None:
-        return None
-    return values[0].cpu().numpy() if isinstance(values, Tensor) else values[0]
-
-
-def _as_batch(value, device: torch.device, dtype: torch.dtype) -> Tensor | list | None:
-    """The inverse of `_first`."""
-    if value is None:
-        return None
-    if not isinstance(value, np.ndarray):
-        return [value]
-    tensor = as_tensor(value)[None]
-    return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)

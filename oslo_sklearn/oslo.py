@@ -9,8 +9,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ._docs import shared_docs
 from .base import Answer, FewShotOpenSetClassifier, Solution
-from .solvers.geometry import class_means, unit_prototypes, unit_rows
+from .solvers.geometry import Task, class_means, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
+from .solvers.oslo_tiled import TiledRows, solve_oslo_tiled
+
+# Entries of a query from which on a prepared copy of it costs more than tiles do.
+_TILES_WORTHWHILE = 2**23
 
 
 @shared_docs
@@ -187,6 +191,43 @@ class OSLO(FewShotOpenSetClassifier):
             n_iter=solved.n_iter,
             converged=solved.converged,
         )
+
+    def _solve_batch(self, rows, labels, n_classes):
+        is_large = len(rows) == 2 and len(rows[0]) == 1 and rows[1].numel() >= _TILES_WORTHWHILE
+        if is_large and self.likelihood == "cosine" and self.tol == 0:
+            return self._solve_large(*rows, labels, n_classes)
+        return super()._solve_batch(rows, labels, n_classes)
+
+    @torch.inference_mode()
+    def _solve_large(self, support, query, labels, n_classes):
+        """Solve one task without a copy of its query; probabilities are left to `_infer`."""
+        center = self._find_center([support, query])
+        support = self._prepare(support, center)
+        start = self._start(Task(support, labels, None, n_classes))
+        solved = solve_oslo_tiled(
+            self._model(),
+            self._on_model(support, None)[0],
+            labels[0],
+            TiledRows(query[0], None if center is None else center[0]),
+            n_classes,
+            max_iter=self.max_iter,
+            start=None if start is None else start[0],
+        )
+        answer = Answer(
+            proba=None,
+            outlierness=-solved.logit_xi[None],
+            labels=solved.labels[None],
+            assignments=solved.z[None],
+            inlierness=torch.sigmoid(solved.logit_xi)[None],
+        )
+        solution = Solution(
+            {"path": solved.path[None], "origin": None, "center": center},
+            prototypes=solved.path[None, -1],
+            objective=solved.objective[None],
+            n_iter=torch.tensor([self.max_iter]),
+            converged=torch.tensor([False]),
+        )
+        return solution, answer
 
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows, state["origin"])

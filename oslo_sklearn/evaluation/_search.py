@@ -12,10 +12,12 @@ from sklearn.model_selection import ParameterGrid
 from ..oslo import OSLO
 from ..tasks import FewShotOpenSetSplit
 from ._evaluate import accuracies, measure, rankings
-from ._grid import solve_grid, visits_fewer_steps
+from ._grid import solve_grid
 from ._scorer import check_metric
-from ._solve import batch_size, check_head_is_parameter, solve_tasks
+from ._solve import batch_size, check_head_is_parameter, is_known_by_index, solve_tasks
 from ._tasks import LabelledPool, TaskBatch, cut_tasks, draw_tasks
+
+_MOST_ANSWERS = 2**25  # scores in memory at once
 
 
 class OSLOCV(BaseEstimator):
@@ -116,7 +118,7 @@ class OSLOCV(BaseEstimator):
         grid = self._check_grid(estimator)
         pool = LabelledPool(X, y)
         tasks = draw_tasks(FewShotOpenSetSplit() if self.cv is None else self.cv, pool)
-        batches = cut_tasks(tasks, pool, batch_size(pool.tensor))
+        batches = cut_tasks(tasks, pool, _batch_size(estimator, grid, pool.tensor))
         scores = np.hstack([self._score(estimator, grid, pool, b, metric) for b in batches])
         if np.isnan(scores).all():
             raise ValueError(
@@ -152,7 +154,7 @@ class OSLOCV(BaseEstimator):
     def _score(self, estimator, grid, pool, tasks: TaskBatch, metric) -> np.ndarray:
         """The metric of each setting and task, in the grid's order."""
         known = pool.known(tasks)
-        if not visits_fewer_steps(estimator):
+        if not is_known_by_index(estimator):
             return np.stack(
                 [
                     measure(known, *solve_tasks(one, pool.tensor, tasks))[metric]
@@ -187,6 +189,12 @@ class OSLOCV(BaseEstimator):
         self.best_score_ = float(mean[self.best_index_])
         self.best_params_ = grid[self.best_index_]
         self.best_estimator_ = estimator.set_params(**self.best_params_)
+
+
+def _batch_size(estimator, grid, X):
+    """Fewer tasks than without a grid: their answers under all settings stand side by side."""
+    of_one = batch_size(estimator, X)
+    return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
 
 
 def _measure_settings(known, answers, metric) -> np.ndarray:

@@ -14,12 +14,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
+from .._validation import check_center
 from ..base import FewShotOpenSetClassifier
+from ..oslo import OSLO
+from ..solvers.oslo_gram import solve_oslo_tasks
 from ._scorer import transduce
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
 _BATCH_BYTES = 2**26  # gathered rows in memory at once
 _MOST_TASKS = 256  # in a batch: no more than this is lost by a kill
+_MOST_BY_INDEX = 4096  # of OSLO's tasks, which take a tenth of a millisecond each
 _BLOCK_SECONDS = 1.0  # of work between two writes, where tasks are solved one by one
 
 
@@ -62,10 +66,17 @@ def is_batched(estimator) -> bool:
     return isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched
 
 
-def batch_size(X: torch.Tensor):
+def batch_size(estimator, X: torch.Tensor):
     """Tasks in a batch as a function of the rows in a task, for bounded memory."""
+    if is_known_by_index(estimator):
+        return lambda n_rows: _MOST_BY_INDEX
     row_bytes = X.shape[1] * X.element_size()
     return lambda n_rows: int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
+
+
+def is_known_by_index(estimator) -> bool:
+    """Whether tasks can be solved without gathering their rows."""
+    return type(estimator) is OSLO and estimator.tol == 0
 
 
 def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarray, np.ndarray]:
@@ -73,6 +84,9 @@ def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarra
 
     Returns the closed-set labels, as positions in each task's classes, and the scores.
     """
+    if is_known_by_index(estimator):
+        codes, scores = solve_by_index(estimator, X, tasks, max_iters=(estimator.max_iter,))
+        return codes[0, 0], scores[0, 0]
     support, query = gather(X, tasks)
     n_classes = tasks.classes.shape[1]
     device = choose_device(check_device(estimator.device), [support, query], n_classes)
@@ -82,6 +96,30 @@ def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarra
     _, answer = estimator._solve_batch(rows, labels, n_classes)
     codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
     return codes.cpu().numpy(), answer.outlierness.cpu().numpy()
+
+
+def solve_by_index(
+    estimator: OSLO, X: torch.Tensor, tasks: TaskBatch, *, max_iters, lambdas=None
+) -> list[np.ndarray]:
+    """Codes and scores (steps, settings, tasks, query rows) of OSLO's tasks."""
+    device = choose_device(check_device(estimator.device), [X], tasks.query.size)
+    X = X.to(device, common_dtype([X], estimator.dtype))
+    center = estimator.center
+    if center is not None and not isinstance(center, str):
+        center = check_center(center, X)
+    answers = solve_oslo_tasks(
+        estimator._model(),
+        X,
+        tasks.support,
+        tasks.labels,
+        tasks.query,
+        tasks.classes.shape[1],
+        max_iters=max_iters,
+        lambdas=lambdas,
+        center=center,
+        normalize=estimator.normalize,
+    )
+    return [tensor.cpu().numpy() for tensor in answers]
 
 
 def gather(X: torch.Tensor, tasks: TaskBatch) -> list[torch.Tensor]:
@@ -106,7 +144,7 @@ def solve_all(
         return
     estimator = clone(estimator)
     estimator._check_params()
-    for batch in cut_tasks(tasks, pool, batch_size(pool.tensor)):
+    for batch in cut_tasks(tasks, pool, batch_size(estimator, pool.tensor)):
         todo = np.flatnonzero(~is_done[batch.index])
         if not todo.size:
             continue

@@ -34,9 +34,7 @@ def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | floa
 
 def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
     """Scale rows to unit norm; rows of nothing but ``noise`` become zero, never NaN."""
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    highest_noise = noise.amax(-1, keepdim=True) if isinstance(noise, Tensor) else noise
-    is_plain = (norm > 1e-15) & (norm < 1e15) & (norm > highest_noise * x.shape[-1] ** 0.5)
+    norm, is_plain = plain_norms(x, noise)
     if _is_at_hand(x) and bool(is_plain.all()):
         return x / norm
     # Dividing by the largest entry first keeps the squares inside float32's range.
@@ -47,6 +45,14 @@ def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
     scaled.div_(torch.where(is_row, scaled_norm, 1.0))
     # Which way a row goes must not depend on the rows beside it.
     return torch.where(is_plain, x / norm, scaled)
+
+
+def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    """Norms ``(..., n, 1)``, and whether they are far from noise and from over- and underflow."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    highest_noise = noise.amax(-1, keepdim=True) if isinstance(noise, Tensor) else noise
+    is_plain = (norm > 1e-15) & (norm < 1e15) & (norm > highest_noise * x.shape[-1] ** 0.5)
+    return norm, is_plain
 
 
 def _is_at_hand(x: Tensor) -> bool:

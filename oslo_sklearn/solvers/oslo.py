@@ -65,17 +65,21 @@ class OSLOModel(NamedTuple):
         of_prototypes = (weights * prototypes.square().sum(-1)).sum(-1)
         return products - (of_prototypes + squares) / 2
 
+    def entropies(self, z: Tensor, log_z: Tensor, logit_xi: Tensor) -> Tensor:
+        """Each row's weighted entropies ``(..., n)``; they neither over- nor underflow."""
+        entropy_z = -(z * log_z).sum(-1)
+        if not self.inlierness:
+            return self.lambda_z * entropy_z
+        magnitude = logit_xi.abs()
+        entropy_xi = F.softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
+        return self.lambda_xi * entropy_xi + self.lambda_z * entropy_z
+
     def query_objective(
         self, log_p: Tensor, z: Tensor, log_z: Tensor, xi: Tensor, logit_xi: Tensor
     ) -> Tensor:
-        """Each row's share of the objective ``(B, n)``; it neither over- nor underflows."""
+        """Each row's share of the objective ``(B, n)``."""
         fit = (z * log_p).sum(-1)
-        entropy_z = -(z * log_z).sum(-1)
-        if not self.inlierness:
-            return fit + self.lambda_z * entropy_z
-        magnitude = logit_xi.abs()
-        entropy_xi = F.softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
-        return xi * fit + self.lambda_xi * entropy_xi + self.lambda_z * entropy_z
+        return (xi * fit if self.inlierness else fit) + self.entropies(z, log_z, logit_xi)
 
 
 class OSLOSolution(NamedTuple):

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot
 from oslo_sklearn.evaluation import _solve, evaluate
 from oslo_sklearn.evaluation._fingerprint import digest
 
@@ -153,12 +153,12 @@ def test_a_failed_task_is_tried_again(pool, split, tmp_path, monkeypatch):
         raise MemoryError("for now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(OSLO, "_solve", fail)
+        patch.setattr(SimpleShot, "_solve", fail)
         with pytest.warns(RuntimeWarning, match="failed on 10 of 10 tasks"):
-            rows = evaluate(OSLO(), *pool, split, progress=False, cache=path)
+            rows = evaluate(SimpleShot(), *pool, split, progress=False, cache=path)
     assert rows["accuracy"].isna().all()
-    rows = evaluate(OSLO(), *pool, split, progress=False, cache=path)
-    assert_same_numbers(rows, evaluate(OSLO(), *pool, split, progress=False))
+    rows = evaluate(SimpleShot(), *pool, split, progress=False, cache=path)
+    assert_same_numbers(rows, evaluate(SimpleShot(), *pool, split, progress=False))
 
 
 def test_unusable_caches_are_refused(pool, split, tmp_path):

@@ -16,6 +16,7 @@ from sklearn.utils import Bunch
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit
 from oslo_sklearn.evaluation import _solve, evaluate, open_set_scorer
+from oslo_sklearn.solvers.oslo_gram import solve_oslo_tasks
 
 COLUMNS = ["method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds"]
 METRICS = COLUMNS[2:-1]
@@ -142,6 +143,24 @@ def test_no_method_sees_the_querys_labels(pool, split, wrap):
     assert seen[0] == seen[1]
     given = [a for call in _as_plain(Spy.seen) for a in _leaves(call)]
     assert not any(a.dtype.kind == "U" and len(a) == len(query) for a in given)
+
+
+def test_the_engine_for_many_tasks_does_not_see_them_either(pool, split, monkeypatch):
+    X, y = pool
+    pairs = list(split.split(X, y))[:1]
+    scrambled = y.copy()
+    scrambled[pairs[0][1]] = np.random.default_rng(0).permutation(y[pairs[0][1]])
+    seen = []
+
+    def spy(*args, **kwargs):
+        seen.append(joblib.hash(_as_plain([args[1:], [kwargs["max_iters"]]])))
+        return solve_oslo_tasks(*args, **kwargs)
+
+    monkeypatch.setattr(_solve, "solve_oslo_tasks", spy)
+    for labels in (y, scrambled):
+        evaluate(OSLO(), X, labels, pairs, progress=False)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
 
 
 def _as_plain(value):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot
 from oslo_sklearn.evaluation import _solve, evaluate
 from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
 
@@ -37,14 +37,14 @@ def test_batches_agree_with_single_tasks(pool, params):
 
 def test_batches_of_any_size_agree(pool, split, monkeypatch):
     whole = evaluate(OSLO(), *pool, split, progress=False)[METRICS]
-    monkeypatch.setattr(_solve, "_MOST_TASKS", 3)
+    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 3)
     pd.testing.assert_frame_equal(evaluate(OSLO(), *pool, split, progress=False)[METRICS], whole)
     monkeypatch.setattr(_solve, "_BATCH_BYTES", 1)
     pd.testing.assert_frame_equal(evaluate(OSLO(), *pool, split, progress=False)[METRICS], whole)
 
 
 def test_memory_of_a_batch_is_bounded():
-    size = _solve.batch_size(torch.empty(0, 1280))
+    size = _solve.batch_size(SimpleShot(), torch.empty(0, 1280))
     assert 64 <= size(155) <= 2**26 // (155 * 1280 * 4)
     assert size(10**9) == 1
 

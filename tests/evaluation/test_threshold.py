@@ -5,7 +5,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
-from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot
 from oslo_sklearn.evaluation import tune_threshold
 from oslo_sklearn.evaluation._threshold import _upper_quantile
 
@@ -69,6 +69,6 @@ def test_a_failing_method_is_named(pool, split, monkeypatch):
     def fail(self, task):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(OSLO, "_solve", fail)
-    with pytest.raises(ValueError, match="OSLO failed on task 0: RuntimeError: no"):
-        tune_threshold(OSLO(), *pool, split)
+    monkeypatch.setattr(SimpleShot, "_solve", fail)
+    with pytest.raises(ValueError, match="SimpleShot failed on task 0: RuntimeError: no"):
+        tune_threshold(SimpleShot(), *pool, split)

@@ -1,0 +1,67 @@
+"""What a method hands back: a solved batch of tasks, and answers for rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._validation import as_tensor
+
+State = dict[str, Tensor | list | None]
+
+
+@dataclass
+class Answer:
+    """What a method says about rows, each with a leading axis of tasks.
+
+    ``labels`` is for methods whose probabilities round away what tells two classes apart.
+    """
+
+    proba: Tensor | None  # (B, n, K); None where it is left to `_infer`
+    outlierness: Tensor  # (B, n)
+    labels: Tensor | None = None  # (B, n) class indices; argmax of proba where None
+    assignments: Tensor | None = None  # (B, n, K)
+    inlierness: Tensor | None = None  # (B, n)
+
+
+@dataclass
+class Solution:
+    """A solved batch of tasks.
+
+    ``state`` holds, by name, what any row can be answered from afterwards: tensors with a leading
+    axis of tasks, or lists with a fitted object for each task. ``answer`` is the query's, where
+    solving has found it on the way.
+    """
+
+    state: State
+    answer: Answer | None = None
+    prototypes: Tensor | None = None  # (B, K, d)
+    objective: Tensor | None = None  # (B, T)
+    n_iter: Tensor | None = None  # (B,)
+    converged: Tensor | None = None  # (B,)
+
+
+def join(tiles: list[Answer]) -> Answer:
+    """One answer for all rows."""
+    columns = ([getattr(tile, field.name) for tile in tiles] for field in fields(Answer))
+    return Answer(*(None if values[0] is None else torch.cat(values, 1) for values in columns))
+
+
+def first(values: Tensor | list | None):
+    """What the only task of a batch has: an array or a fitted object."""
+    if values is None:
+        return None
+    return values[0].cpu().numpy() if isinstance(values, Tensor) else values[0]
+
+
+def as_batch(value, device: torch.device, dtype: torch.dtype) -> Tensor | list | None:
+    """The inverse of `first`."""
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        return [value]
+    tensor = as_tensor(value)[None]
+    return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)

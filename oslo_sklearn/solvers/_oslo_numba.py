@@ -1,0 +1,299 @@
+"""OSLO's tasks one after the other, compiled: a task stays in a core's cache.
+
+A task's *block* is either its unit rows ``(R, d)``, support first, or their cosines ``(R, R)``.
+Weights ``(K, R)`` say how much of each row a prototype takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+# Sums and maxima may be reordered, which vectorises them; infinities keep their meaning.
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nnan", "nsz", "arcp"})
+_TILE = 640  # columns of all prototypes that stay in the first-level cache
+
+
+@_compiled
+def _length(x, floor):
+    """Norm of a row, whatever its size; 0 if no entry is larger than `floor`."""
+    largest, square = 0.0, 0.0
+    for j in range(x.size):
+        largest = max(largest, abs(x[j]))
+    if largest <= floor:
+        return 0.0
+    for j in range(x.size):
+        square += (x[j] / largest) ** 2
+    return math.sqrt(square) * largest
+
+
+@_compiled
+def _unit_rows(pool, rows, n_center, unit, noise, block, lengths):
+    """Centre rows on the mean of the first `n_center`, and scale them to unit norm."""
+    n_features = pool.shape[1]
+    mean = np.zeros(n_features)
+    for i in range(n_center):
+        x = pool[rows[i]]
+        for j in range(n_features):
+            mean[j] += x[j]
+    center = np.empty(n_features, pool.dtype)
+    largest = pool.dtype.type(0)
+    for j in range(n_features):
+        center[j] = mean[j] / max(n_center, 1)
+        largest = max(largest, abs(center[j]))
+    floor = noise * largest
+    for i in range(rows.size):
+        x, out = pool[rows[i]], block[i]
+        square = pool.dtype.type(0)
+        for j in range(n_features):
+            out[j] = x[j] - center[j]
+            square += out[j] * out[j]
+        lengths[i] = math.sqrt(square)
+        # Most rows are longer than noise for sure, and their squares inside float32's range.
+        if not max(n_features * floor**2, 1e-25) < square < 1e37:
+            lengths[i] = _length(out, floor)
+        if unit:
+            scale = pool.dtype.type(1 / lengths[i] if lengths[i] > 0 else 0)
+            for j in range(n_features):
+                out[j] *= scale
+
+
+@_compiled
+def _cosines(gram, rows, n_center, floor, block, lengths):
+    """Centre and scale as `_unit_rows` does; False where rounding would show."""
+    n_rows = rows.size
+    for i in range(n_rows):
+        of_row = gram[rows[i]]
+        for j in range(n_rows):
+            block[i, j] = of_row[rows[j]]
+    mean = np.zeros(n_rows)
+    for i in range(n_center):
+        for j in range(n_rows):
+            mean[j] += block[i, j]
+    of_mean = 0.0
+    for j in range(n_rows):
+        mean[j] /= max(n_center, 1)
+        if j < n_center:
+            of_mean += mean[j] / n_center
+    shift, scale = np.empty((2, n_rows), block.dtype)
+    largest, smallest = 0.0, np.inf
+    for i in range(n_rows):
+        square = block[i, i] - 2 * mean[i] + of_mean
+        largest, smallest = max(largest, np.float64(block[i, i])), min(smallest, square)
+        lengths[i] = math.sqrt(max(square, 0.0))
+        shift[i] = mean[i] - of_mean / 2
+        scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
+    for i in range(n_rows):
+        for j in range(n_rows):
+            block[i, j] = (block[i, j] - (shift[i] + shift[j])) * (scale[i] * scale[j])
+    return n_center == 0 or smallest > floor * largest
+
+
+@_compiled
+def _weighted_sums(block, weights, n_used, sums):
+    """``sums = weights @ block`` over the first `n_used` rows, by four rows and five classes."""
+    n_classes, width = sums.shape
+    whole, fives = n_used - n_used % 4, n_classes - n_classes % 5
+    sums[:] = 0
+    for first in range(0, width, _TILE):
+        last = min(first + _TILE, width)
+        for k in range(0, fives, 5):
+            p, q, r = sums[k, first:last], sums[k + 1, first:last], sums[k + 2, first:last]
+            s, t = sums[k + 3, first:last], sums[k + 4, first:last]
+            v, w, x, y, z = weights[k : k + 5]
+            for i in range(0, whole, 4):
+                a, b = block[i, first:last], block[i + 1, first:last]
+                c, d = block[i + 2, first:last], block[i + 3, first:last]
+                v0, v1, v2, v3 = v[i], v[i + 1], v[i + 2], v[i + 3]
+                w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
+                x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+                y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
+                z0, z1, z2, z3 = z[i], z[i + 1], z[i + 2], z[i + 3]
+                for j in range(p.size):
+                    e, f, g, h = a[j], b[j], c[j], d[j]
+                    p[j] += v0 * e + v1 * f + v2 * g + v3 * h
+                    q[j] += w0 * e + w1 * f + w2 * g + w3 * h
+                    r[j] += x0 * e + x1 * f + x2 * g + x3 * h
+                    s[j] += y0 * e + y1 * f + y2 * g + y3 * h
+                    t[j] += z0 * e + z1 * f + z2 * g + z3 * h
+        for k in range(fives, n_classes):
+            w, p = weights[k], sums[k, first:last]
+            for i in range(0, whole, 4):
+                a, b = block[i, first:last], block[i + 1, first:last]
+                c, d = block[i + 2, first:last], block[i + 3, first:last]
+                w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
+                for j in range(p.size):
+                    p[j] += w0 * a[j] + w1 * b[j] + w2 * c[j] + w3 * d[j]
+        for i in range(whole, n_used):
+            a = block[i, first:last]
+            for k in range(n_classes):
+                w0, p = weights[k, i], sums[k, first:last]
+                for j in range(a.size):
+                    p[j] += w0 * a[j]
+
+
+@_compiled
+def _products(block, sums, products):
+    """``products = sums @ block.T``, by two rows and five classes."""
+    n_classes, n_rows = products.shape
+    fives = n_classes - n_classes % 5
+    zero = block.dtype.type(0)
+    products[:] = 0
+    for first in range(0, block.shape[1], _TILE):
+        last = min(first + _TILE, block.shape[1])
+        for k in range(0, fives, 5):
+            p, q, r = sums[k, first:last], sums[k + 1, first:last], sums[k + 2, first:last]
+            s, t = sums[k + 3, first:last], sums[k + 4, first:last]
+            for i in range(0, n_rows, 2):
+                # An odd last row is its own partner.
+                x, y = block[i, first:last], block[min(i + 1, n_rows - 1), first:last]
+                a, b, c, d, e = zero, zero, zero, zero, zero
+                f, g, h, m, n = zero, zero, zero, zero, zero
+                for j in range(p.size):
+                    a += x[j] * p[j]
+                    b += x[j] * q[j]
+                    c += x[j] * r[j]
+                    d += x[j] * s[j]
+                    e += x[j] * t[j]
+                    f += y[j] * p[j]
+                    g += y[j] * q[j]
+                    h += y[j] * r[j]
+                    m += y[j] * s[j]
+                    n += y[j] * t[j]
+                for at, value in enumerate((a, b, c, d, e)):
+                    products[k + at, i] += value
+                if i + 1 < n_rows:
+                    for at, value in enumerate((f, g, h, m, n)):
+                        products[k + at, i + 1] += value
+        for k in range(fives, n_classes):
+            p = sums[k, first:last]
+            for i in range(n_rows):
+                x = block[i, first:last]
+                a = zero
+                for j in range(p.size):
+                    a += x[j] * p[j]
+                products[k, i] += a
+
+
+@_compiled
+def _log_likelihood(block, is_gram, weights, n_used, cosine, squares, sums, log_p):
+    """`log_p` (K, R) under the prototypes of `weights`; the smallest relative norm of these."""
+    n_classes, n_rows = log_p.shape
+    smallest = np.inf
+    if is_gram:
+        _weighted_sums(block, weights, n_used, log_p)
+    else:
+        _weighted_sums(block, weights, n_used, sums)
+        _products(block, sums, log_p)
+    for k in range(n_classes):
+        weight, square = 0.0, 0.0
+        for i in range(n_used):
+            weight += weights[k, i]
+            square += weights[k, i] * log_p[k, i] if is_gram else 0
+        for j in range(0 if is_gram else sums.shape[1]):
+            square += sums[k, j] * sums[k, j]
+        norm = math.sqrt(max(square, 0.0))
+        smallest = min(smallest, norm / weight)
+        if cosine:
+            scale = block.dtype.type(1 / norm if norm > 1e-6 * weight else 0)
+            for i in range(n_rows):
+                log_p[k, i] *= scale
+        else:
+            scale, of_prototype = 1 / weight, square / weight**2
+            for i in range(n_rows):
+                log_p[k, i] = log_p[k, i] * scale - (squares[i] + of_prototype) / 2
+    return smallest
+
+
+@_compiled
+def _update(log_p, n_support, lambda_z, lambda_xi, inlierness, z, logit_xi, weights):
+    """One update of inlierness, then assignments; the weights of the query's rows follow."""
+    n_classes, one = len(log_p), log_p.dtype.type(1)
+    for i in range(logit_xi.size):
+        at = n_support + i
+        fit, largest = log_p.dtype.type(0), log_p[0, at]
+        for k in range(n_classes):
+            fit += z[k, i] * log_p[k, at]
+            largest = max(largest, log_p[k, at])
+        logit_xi[i] = fit / lambda_xi
+        xi = one / (one + math.exp(-logit_xi[i])) if inlierness else one
+        total = log_p.dtype.type(0)
+        for k in range(n_classes):
+            power = (log_p[k, at] - largest) * xi / lambda_z
+            z[k, i] = math.exp(power) if power > -50 else 0  # subnormal numbers are slow
+            total += z[k, i]
+        for k in range(n_classes):
+            z[k, i] /= total
+            weights[k, at] = z[k, i] * xi if xi > 1e-15 else 0
+
+
+@_compiled
+def _read(log_p, n_support, logit_xi, codes, scores):
+    for i in range(codes.size):
+        best = 0
+        for k in range(1, len(log_p)):
+            if log_p[k, n_support + i] > log_p[best, n_support + i]:
+                best = k
+        codes[i] = best
+        scores[i] = -logit_xi[i]
+
+
+@_compiled
+def solve_range(
+    pool, is_gram, rows, labels, n_classes, n_center, noise, floors, normalize, cosine,
+    inlierness, lambdas, steps, first, last, codes, scores, sound,
+):  # fmt: skip
+    """Solve tasks `first` to `last` into `codes` and `scores` (steps, settings, tasks, queries).
+
+    `pool` holds rows, or is their Gram matrix. `sound` tells the tasks whose centred rows and
+    prototypes are longer than `floors`, relative to the rows as they were.
+    """
+    n_rows, n_support, dtype = rows.shape[1], labels.shape[1], pool.dtype
+    block = np.empty((n_rows, n_rows if is_gram else pool.shape[1]), dtype)
+    sums = np.empty((n_classes, pool.shape[1]), dtype)
+    start, log_p = np.empty((2, n_classes, n_rows), dtype)
+    weights = np.zeros((n_classes, n_rows), dtype)
+    z = np.empty((n_classes, n_rows - n_support), dtype)
+    logit_xi = np.empty(n_rows - n_support, dtype)
+    lengths, squares = np.empty((2, n_rows), dtype)
+    for task in range(first, last):
+        sound[task] = True
+        unit = normalize or cosine
+        if is_gram:
+            sound[task] = _cosines(pool, rows[task], n_center, floors[0], block, lengths)
+        else:
+            _unit_rows(pool, rows[task], n_center, unit, noise, block, lengths)
+        weights[:, :n_support] = 0
+        for i in range(n_rows):
+            squares[i] = lengths[i] > 0 if normalize else lengths[i] ** 2
+            if i < n_support and labels[task, i] >= 0:
+                # Unnormalised, only the first prototypes know the rows' lengths.
+                weights[labels[task, i], i] = 1 if normalize or not cosine else lengths[i]
+        shortest = _log_likelihood(block, is_gram, weights, n_support, cosine, squares, sums, start)
+        for i in range(n_support):
+            if labels[task, i] >= 0:
+                weights[labels[task, i], i] = 1
+        for setting in range(len(lambdas)):
+            lambda_z, lambda_xi = lambdas[setting]
+            log_p[:] = start
+            z[:] = 1 / n_classes
+            done = 0
+            for step in range(max(steps[-1], 1)):
+                _update(log_p, n_support, lambda_z, lambda_xi, inlierness, z, logit_xi, weights)
+                if steps[done] == 0:
+                    at = 0, setting, task
+                    _read(log_p, n_support, logit_xi, codes[at], scores[at])
+                    done = 1
+                    if steps[-1] == 0:
+                        break
+                length = _log_likelihood(
+                    block, is_gram, weights, n_rows, cosine, squares, sums, log_p
+                )
+                shortest = min(shortest, length)
+                if steps[done] == step + 1:
+                    at = done, setting, task
+                    _read(log_p, n_support, logit_xi, codes[at], scores[at])
+                    done += 1
+        sound[task] &= shortest > floors[1] or not cosine

@@ -1,0 +1,221 @@
+r"""Many OSLO tasks at once, each an index set into one pool of rows.
+
+A prototype is a weighted sum of a task's rows, so that with the cosines :math:`C` of these rows
+and weights :math:`w_k` all that a step needs is :math:`C w_k`:
+
+.. math::
+    x_i \cdot \mu_k = \frac{(C w_k)_i}{\sqrt{w_k^\top C w_k}}, \qquad
+    C_{ij} \propto G_{ij} - \bar G_i - \bar G_j + \bar G
+
+where :math:`G` is the Gram matrix of the pool, computed once, and the means are over the rows that
+a task is centred on. A step costs :math:`n^2 K` instead of :math:`2 n d K`. Where that does not
+pay, or where float rounding would show, the same loop runs on the rows themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
+from .geometry import center_rows, unit_rows
+from .oslo import OSLOModel
+
+_COMPILED = f"{__package__}._oslo_numba"
+_WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
+_MAX_GRAM_BYTES = 2**30
+_GATHER_COST = 100  # of a Gram entry, in multiply-adds: most come from memory
+_TILE = 512  # rows; larger products run no faster and waste more of the other triangle
+_TASKS_PER_CALL = 16  # small enough for threads to end together
+
+
+def solve_oslo_tasks(
+    model: OSLOModel,
+    X: np.ndarray | Tensor,
+    support_idx: np.ndarray | Tensor,
+    labels: np.ndarray | Tensor,
+    query_idx: np.ndarray | Tensor,
+    n_classes: int,
+    *,
+    max_iters: tuple[int, ...] = (2,),
+    lambdas=None,
+    center="task",
+    normalize: bool = True,
+    engine: str = "auto",
+    form: str = "auto",
+) -> TaskAnswers:
+    """Solve many tasks of one shape under one or many settings.
+
+    Parameters
+    ----------
+    model : OSLOModel
+    X : ndarray or Tensor of shape (N, d)
+        The pool, finite. A read-only array is copied, a tensor never.
+    support_idx, query_idx : int array of shape (T, s) and (T, n)
+        Rows of each task.
+    labels : int array of shape (T, s)
+        Class indices of the support; each class has a row.
+    n_classes : int
+    max_iters : tuple of int
+        Numbers of steps to answer for, ascending. All come out of one run.
+    lambdas : array-like of shape (M, 2), optional
+        Pairs ``(lambda_z, lambda_xi)`` in place of the model's.
+    center : {"task", "support"}, None or array-like of shape (d,)
+    normalize : bool
+        As OSLO's parameters.
+    engine : {"auto", "numba", "torch"}
+        "auto" compiles on the CPU if numba is installed and there are many tasks.
+    form : {"auto", "gram", "direct"}
+        "auto" takes the cheaper. Under "gram", tasks that rounding would show in (rows close
+        together but far from the pool's mean, prototypes that all but cancel out) are still
+        solved directly, and so is what needs lengths (``normalize=False`` with Gaussians, or
+        without a centre of the task's own).
+
+    Returns
+    -------
+    answers : TaskAnswers
+        ``codes`` and ``outlierness`` of shape ``(len(max_iters), M, T, n)``; arrays for an array,
+        tensors for a tensor.
+    """
+    steps = tuple(int(step) for step in max_iters)
+    if not steps or list(steps) != sorted(set(steps)) or steps[0] < 0:
+        raise ValueError(f"max_iters must be ascending and not negative; got {max_iters!r}.")
+    pool = _as_tensor(X)
+    if pool.dtype not in (torch.float32, torch.float64):
+        pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
+    if lambdas is None:
+        lambdas = [(model.lambda_z, model.lambda_xi)]
+    support_idx, labels, query_idx = (
+        _as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
+    )
+    if labels.numel() and labels.max() >= n_classes:
+        raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
+    rows = torch.cat([support_idx, query_idx], 1)
+    n_center = 0
+    if isinstance(center, str):
+        n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
+    elif center is not None:
+        pool = _around(pool, torch.as_tensor(center).to(pool), normalize)
+    problem = Problem(
+        model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps
+    )
+    with torch.no_grad():
+        answers = _solve(problem, pool, _choose_engine(engine, problem, pool), form)
+    return answers if isinstance(X, Tensor) else TaskAnswers(*(a.numpy() for a in answers))
+
+
+def _as_tensor(array: np.ndarray | Tensor) -> Tensor:
+    if isinstance(array, Tensor):
+        return array.detach()
+    # torch warns about read-only memory, which it has no type for.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
+    """The pool around a given point: rows that are rounding noise become zero."""
+    pool, noise = center_rows(pool[None], center[None])
+    if normalize:
+        pool.mul_((pool.abs() > noise).any(-1, keepdim=True))
+    return pool[0]
+
+
+def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
+    if engine != "auto":
+        return engine
+    many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
+    if pool.device.type != "cpu" or not (many or _COMPILED in sys.modules):
+        return "torch"
+    try:
+        importlib.import_module(_COMPILED)
+    except ImportError:
+        return "torch"
+    return "numba"
+
+
+def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswers:
+    run = _solve_compiled if engine == "numba" else solve_batched
+    has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
+    used = torch.zeros(len(pool), dtype=torch.bool, device=pool.device)
+    used[problem.rows.flatten()] = True
+    used = used.nonzero()[:, 0]
+    if (
+        not has_cosines
+        or form == "direct"
+        or (form == "auto" and not _gram_pays(problem, pool, used))
+    ):
+        return run(problem, pool, False)[0]
+    place = torch.empty(len(pool), dtype=torch.int64, device=pool.device)
+    place[used] = torch.arange(len(used), device=pool.device)
+    gram = _gram(pool if len(used) == len(pool) else pool[used], problem.n_center > 0)
+    answers, sound = run(problem._replace(rows=place[problem.rows]), gram, True)
+    if not sound.all():
+        at = (~sound).nonzero()[:, 0]
+        again = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
+        for whole, part in zip(answers, run(again, pool, False)[0], strict=True):
+            whole[:, :, at] = part
+    return answers
+
+
+def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
+    n_pool, n_features = len(used), pool.shape[1]
+    n_tasks, n_rows = problem.rows.shape
+    if n_pool**2 * pool.element_size() > _MAX_GRAM_BYTES:
+        return False
+    n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
+    gram = n_pool**2 * n_features / 2
+    gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
+    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 10 + 2 * n_products)
+    return gram < direct
+
+
+def _gram(pool: Tensor, shift: bool) -> Tensor:
+    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
+
+    The latter keeps what centring takes away small, and entries of at most 1 what is squared.
+    """
+    if shift:
+        pool = pool - pool.mean(0)
+        largest = pool.abs().amax()
+        pool /= torch.where(largest > 0, largest, 1.0)
+    else:
+        pool = unit_rows(pool)
+    gram = pool.new_empty(len(pool), len(pool))
+    for i in range(0, len(pool), _TILE):
+        a = slice(i, i + _TILE)
+        for j in range(i, len(pool), _TILE):
+            b = slice(j, j + _TILE)
+            tile = pool[a] @ pool[b].mT
+            gram[a, b] = tile
+            if j > i:
+                gram[b, a] = tile.mT
+    return gram
+
+
+def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
+    from ._oslo_numba import solve_range
+
+    answers = empty_answers(problem, pool)
+    n_tasks = len(problem.rows)
+    sound = torch.empty(n_tasks, dtype=torch.bool)
+    noise = 16 * torch.finfo(pool.dtype).eps if problem.normalize else 0.0
+    shared = (
+        np.ascontiguousarray(pool.numpy()), is_gram, np.ascontiguousarray(problem.rows.numpy()),
+        np.ascontiguousarray(problem.labels.numpy(), dtype=np.int64), problem.n_classes,
+        problem.n_center, pool.numpy().dtype.type(noise), np.array(floors(pool.dtype)),
+        bool(problem.normalize), problem.cosine, bool(problem.model.inlierness),
+        problem.lambdas.numpy(), np.array(problem.steps),
+    )  # fmt: skip
+    results = answers.codes.numpy(), answers.outlierness.numpy(), sound.numpy()
+
+    def solve_from(first):
+        solve_range(*shared, first, min(first + _TASKS_PER_CALL, n_tasks), *results)
+
+    n_threads = min(torch.get_num_threads(), -(-n_tasks // _TASKS_PER_CALL))
+    with ThreadPoolExecutor(max(n_threads, 1)) as threads:
+        list(threads.map(solve_from, range(0, n_tasks, _TASKS_PER_CALL)))
+    return answers, sound

@@ -1,0 +1,104 @@
+"""Large tasks: tiles of rows give the answers of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import assert_same_answers, make_task
+from sklearn.utils import Bunch
+
+import oslo_sklearn.base
+import oslo_sklearn.oslo
+from oslo_sklearn import OSLO, LaplacianShot, SimpleShot
+from oslo_sklearn.solvers import oslo_tiled
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+    """Make every task a large one, of tiles of 7 rows."""
+
+    def turn_on(n_features):
+        monkeypatch.setattr(oslo_sklearn.oslo, "_TILES_WORTHWHILE", 0)
+        monkeypatch.setattr(oslo_tiled, "_TILE_ENTRIES", 7 * n_features)
+        monkeypatch.setattr(oslo_sklearn.base, "_TILE_ENTRIES", 11 * n_features)
+
+    return turn_on
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("center", ["task", "support", None])
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("inlierness", "max_iter"), [(True, 2), (False, 3), (True, 0), (True, 1)])
+def test_tiles_give_the_plain_answers(tiles, dtype, center, normalize, inlierness, max_iter):
+    task = make_task(n_shot=2, dtype=dtype)
+    params = {"center": center, "normalize": normalize, "inlierness": inlierness}
+    oslo = OSLO(max_iter=max_iter, **params)
+    plain = oslo.fit(*task[:3])
+    expected = plain.transduce(task.query_X)
+    attributes = {name: getattr(plain, name) for name in vars(plain) if name.endswith("_")}
+    tiles(64)
+    tiled = OSLO(max_iter=max_iter, **params).fit(*task[:3])
+    found = Bunch(labels=tiled.labels_, outlierness=tiled.outlierness_)
+    found.proba = tiled.predict_proba(task.query_X)
+    assert_same_answers(found, expected, {})
+    assert_same_answers(tiled.transduce(task.query_X), expected, {})
+    later = OSLO(max_iter=max_iter, **params).fit(task.support_X, task.support_y)
+    assert_same_answers(later.transduce(task.query_X), expected, {})
+    for name in ("prototypes_", "objective_", "assignments_", "inlierness_"):
+        found = getattr(tiled, name)
+        assert found.dtype == attributes[name].dtype == dtype
+        np.testing.assert_allclose(found, attributes[name], rtol=1e-4, atol=1e-4, err_msg=name)
+    assert tiled.n_iter_ == max_iter
+
+
+def test_zero_and_huge_rows_in_tiles(tiles):
+    task = make_task(dtype=np.float64)
+    query = task.query_X.copy()
+    query[3] = 0
+    query[5] *= 1e200
+    query[6] *= 1e-200
+    expected = OSLO(center=None).fit(task.support_X, task.support_y, query).transduce(query)
+    tiles(64)
+    tiled = OSLO(center=None).fit(task.support_X, task.support_y, query)
+    assert_same_answers(tiled.transduce(query), expected, {})
+    np.testing.assert_allclose(tiled.outlierness_, expected.outlierness, atol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [SimpleShot(), LaplacianShot()])
+def test_any_method_answers_in_tiles(tiles, estimator):
+    task = make_task()
+    expected = estimator.fit(*task[:3]).transduce(task.query_X)
+    tiles(64)
+    found = estimator.transduce(task.query_X)
+    assert_same_answers(found, expected, {})
+
+
+def test_the_query_is_not_copied(tiles, tmp_path, monkeypatch):
+    """Rows are read through views of the file's memory, tile by tile."""
+    task = make_task()
+    np.save(tmp_path / "query.npy", task.query_X)
+    query = np.load(tmp_path / "query.npy", mmap_mode="r")
+    seen = []
+    original = oslo_tiled.TiledRows
+
+    class Spy(original):
+        def __init__(self, rows, center):
+            seen.append(rows.data_ptr())
+            super().__init__(rows, center)
+
+    monkeypatch.setattr(oslo_sklearn.oslo, "TiledRows", Spy)
+    tiles(64)
+    OSLO().fit(task.support_X, task.support_y, query)
+    assert seen == [query.ctypes.data]
+
+
+def test_sums_do_not_drift():
+    """Many tiles of float32 add up in double precision."""
+    rng = np.random.default_rng(0)
+    S = rng.normal(size=(2, 4)).astype(np.float32)
+    Q = np.tile(rng.normal(size=(64, 4)).astype(np.float32), (40_000, 1))
+    assert Q.size >= oslo_sklearn.oslo._TILES_WORTHWHILE
+    large = OSLO(center=None).fit(S, [0, 1], Q)
+    double = OSLO(center=None).fit(S, [0, 1], Q.astype(np.float64))
+    np.testing.assert_allclose(large.prototypes_, double.prototypes_, atol=2e-6)
+    np.testing.assert_allclose(large.objective_, double.objective_, rtol=1e-5)
