@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 
 import numpy as np
@@ -77,7 +78,7 @@ def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
 def _is_finite(rows: torch.Tensor) -> bool:
     """Whether the sum is finite: a single pass, and False at worst for an overflow."""
     with enough_threads(rows.numel()):
-        return bool(torch.isfinite(rows.sum()))
+        return math.isfinite(float(rows.sum()))
 
 
 def _check_features(estimator, X, reset: bool) -> None:

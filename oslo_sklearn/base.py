@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 
@@ -187,7 +188,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                 rows = rows[:1]
             n_rows = sum(tensor.shape[1] for tensor in rows)
             center = sum(tensor.sum(1) for tensor in rows) / n_rows
-            if not bool(torch.isfinite(center).all()):  # the sum of huge rows overflows
+            if not math.isfinite(float(center.sum())):  # the sum of huge rows overflows
                 center = sum((tensor / n_rows).sum(1) for tensor in rows)
             return center
         return check_center(self.center, rows[0])[None]

@@ -56,7 +56,7 @@ class OSLOModel(NamedTuple):
         return torch.log_softmax(log_p / scale, -1)
 
     def support_objective(
-        self, prototypes: Tensor, sums: Tensor, weights: Tensor, squares: Tensor
+        self, prototypes: Tensor, sums: Tensor, weights: Tensor, squares: Tensor | None
     ) -> Tensor:
         """Log-likelihood of the labelled rows ``(B,)``, out of their sums and squares."""
         products = (prototypes * sums).sum((-1, -2))
@@ -128,7 +128,9 @@ def solve_oslo(
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = product(membership.mT, support), membership.sum(-2)
-    squares = (membership.sum(-1) * support.square().sum(-1)).sum(-1)
+    squares = None
+    if model.likelihood == "gaussian":
+        squares = (membership.sum(-1) * support.square().sum(-1)).sum(-1)
     keep = None
     if query_mask is not None:
         keep = query_mask.to(query.dtype)
@@ -159,8 +161,8 @@ def solve_oslo(
         of_rows = model.query_objective(log_p, z, log_z, xi, logit_xi)
         objective = model.support_objective(prototypes, support_sum, support_weight, squares)
         objective = objective + (of_rows if keep is None else of_rows * keep).sum(-1)
-        n_iter += active
         if tol > 0:
+            n_iter += active
             after = (z, logit_xi, log_p, prototypes)
             z, logit_xi, log_p, prototypes = (
                 torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
@@ -174,6 +176,8 @@ def solve_oslo(
         objectives.append(objective)
 
     objective = torch.stack(objectives, 1) if objectives else query.new_empty(query.shape[0], 0)
+    if tol == 0:
+        n_iter += max_iter
     return OSLOSolution(torch.stack(path, 1), log_p, z, logit_xi, objective, n_iter, ~active)
 
 
