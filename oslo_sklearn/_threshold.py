@@ -44,7 +44,7 @@ def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero)
     if isinstance(threshold, numbers.Real):
         return np.float64(threshold)
     # Rows that are alike get scores that differ by float32's rounding, not more.
-    if np.ptp(scores) <= 64 * np.finfo(np.float32).eps * np.abs(scores).max():
+    if np.ptp(scores) <= 8 * np.finfo(np.float32).eps * np.abs(scores).max():
         return np.float64(np.inf)
     if contamination is not None:
         return np.float64(contamination_threshold(scores, contamination))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
@@ -50,6 +50,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _transductive = False
     # Whether many tasks are solved at once faster than one after another.
     _batched = True
+    # Where each call solves anew, they all start from the one seed that was drawn at fit.
+    _seed: int | None = None
     # The score at which a row is as likely in as out, where the method has one.
     _natural_zero: float | None = None
 
@@ -110,7 +112,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             check_outlier_label(self.outlier_label, self.classes_)
         for name in _QUERY_ATTRIBUTES:
             vars(self).pop(name, None)
-        self._state = self._support = None
+        self._state = self._support = self._seed = None
         self.n_iter_ = max(1, getattr(self, "max_iter", 1))
 
         if query_X is not None:
@@ -120,6 +122,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             self._keep_query_attributes(solution, answer)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
+            if hasattr(self, "random_state"):
+                self._seed = self._draw_seed()
         else:
             solution, _ = self._solve_one(support, codes, None, _stays(support_X))
             self._keep_state(solution)
@@ -153,6 +157,11 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def _needs_query(self) -> bool:
         return self._transductive or (isinstance(self.center, str) and self.center == "task")
+
+    def _draw_seed(self) -> int:
+        if self._seed is not None:
+            return self._seed
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     # Solving and answering: NumPy outside, torch inside.
 

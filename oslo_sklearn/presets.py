@@ -9,16 +9,20 @@ from typing import NamedTuple
 from .baselines import (
     BDCSPN,
     EOL,
+    FEAT,
     LRICI,
     OSTIM,
+    PEELER,
     PROSER,
     PTMAP,
     RPL,
+    TANE,
     TIM,
     BaselinePlusPlus,
     LaplacianShot,
     OpenMax,
     SimpleShot,
+    SnatcherF,
 )
 from .detectors import (
     COPODDetector,
@@ -61,6 +65,11 @@ SETTINGS = {
         {"temperature": 1.0, "learning_rate": 1e-4, "max_iter": 200},
         {"temperature": 10.0, "max_iter": 100},
     ),
+    # Trained on base classes: pass the head
+    "FEAT": Setting(FEAT, {"temperature": 1.0}, base_centred=False),
+    "SnaTCHer-F": Setting(SnatcherF, {}, base_centred=False),
+    "PEELER": Setting(PEELER, {}, base_centred=False),
+    "TANE-G": Setting(TANE, {}, base_centred=False),
     # Inductive open-set
     "OpenMax": Setting(OpenMax, {"tail_size": None}),
     "PROSER": Setting(PROSER, {"beta": 0.1, "max_iter": 50, "outlier_score": "dummy"}),
@@ -110,7 +119,8 @@ def paper_preset(name, n_shot, base_mean=None):
     Returns
     -------
     estimator : FewShotOpenSetClassifier
-        Not fitted. Random methods are not seeded: see their ``random_state``.
+        Not fitted. Random methods are not seeded: see their ``random_state``. Methods trained on
+        base classes have no head yet: see their ``fit_base``.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class OpenMax(FewShotOpenSetClassifier):
     def _infer(self, state, rows) -> Answer:
         prototypes = state["prototypes"]
         distances = torch.cdist(rows, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
-        if self.tail_size is None:
+        if "shape" not in state:
             proba = torch.softmax(-distances, -1)
             return Answer(proba, probability(-torch.logsumexp(-distances, -1)))
         cosines = unit_rows(rows) @ unit_rows(prototypes).mT

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._docs import shared_docs
@@ -125,14 +124,13 @@ class PROSER(FewShotOpenSetClassifier):
         return tags
 
     def _solve(self, task) -> Solution:
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
         weights, objective = solve_proser(
             task,
             n_dummies=self.n_dummies,
             beta=float(self.beta),
             max_iter=self.max_iter,
             learning_rate=float(self.learning_rate),
-            generator=torch.Generator().manual_seed(int(seed)),
+            generator=torch.Generator().manual_seed(self._draw_seed()),
         )
         known, dummies = weights.split([task.n_classes, self.n_dummies], -2)
         return Solution({"known": known, "dummies": dummies}, objective=objective)

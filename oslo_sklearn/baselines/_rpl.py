@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
@@ -130,7 +129,6 @@ class RPL(FewShotOpenSetClassifier):
         return tags
 
     def _solve(self, task) -> Solution:
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
         points, _, objective = solve_rpl(
             task,
             n_points=self.n_points,
@@ -138,7 +136,7 @@ class RPL(FewShotOpenSetClassifier):
             open_weight=float(self.open_weight),
             max_iter=self.max_iter,
             learning_rate=float(self.learning_rate),
-            generator=torch.Generator().manual_seed(int(seed)),
+            generator=torch.Generator().manual_seed(self._draw_seed()),
         )
         return Solution({"points": points}, objective=objective)
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import HasMethods
 from torch import Tensor
 
@@ -59,10 +60,10 @@ class DetectorBase(FewShotOpenSetClassifier):
         )
 
     def _infer(self, state, rows) -> Answer:
-        if self.classifier is None:
-            proba = SimpleShot()._infer(state, rows).proba
-        else:
+        if "classifier" in state:
             proba = map_tasks("predict_proba", state["classifier"], rows)
+        else:
+            proba = SimpleShot()._infer(state, rows).proba
         return Answer(proba=proba, outlierness=self._score(state, rows))
 
     def _needs_query(self) -> bool:
@@ -71,6 +72,12 @@ class DetectorBase(FewShotOpenSetClassifier):
 
     def _fit_classifiers(self, task: Task) -> list:
         own = isinstance(self.classifier, FewShotOpenSetClassifier)
+        last = last_step(self.classifier)
+        if not own and isinstance(last, FewShotOpenSetClassifier) and last._needs_query():
+            raise ValueError(
+                f"classifier: a Pipeline would hide the query from {type(last).__name__}, which "
+                "needs it. Pass the method itself, and put the pipeline around the detector."
+            )
         fitted = []
         for i in range(len(task.support)):
             classifier = clone(self.classifier)
@@ -113,6 +120,13 @@ class ObjectDetector(DetectorBase):
 
     def _score(self, state, rows):
         return map_tasks("decision_function", state["detector"], rows)
+
+
+def last_step(estimator):
+    """What a pipeline ends in."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
 
 
 def as_array(rows: Tensor) -> np.ndarray:

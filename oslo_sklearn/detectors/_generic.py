@@ -10,16 +10,14 @@ from sklearn.base import clone
 from sklearn.svm import OneClassSVM
 from sklearn.utils._param_validation import HasMethods
 
-from ._base import ObjectDetector, detector_docs, map_tasks
-
-# pyod's detectors that rank the rows of a call among each other.
-_RANKS_ITS_BATCH = ("COPOD", "ECOD")
+from ._base import ObjectDetector, detector_docs, last_step, map_tasks
+from ._pca import effective_rank
 
 
 def is_pyod(detector) -> bool:
     """Whether the detector is one of pyod's, without importing pyod."""
     pyod = sys.modules.get("pyod.models.base")
-    return pyod is not None and isinstance(detector, pyod.BaseDetector)
+    return pyod is not None and isinstance(last_step(detector), pyod.BaseDetector)
 
 
 def scoring_method(detector) -> tuple[str, int]:
@@ -64,9 +62,10 @@ class OutlierDetector(ObjectDetector):
     Notes
     -----
     Only scores are used: pyod's own threshold flags every row at one shot. ``n_neighbors`` and
-    ``n_components`` that the support cannot hold are clipped in the clone, with a warning. pyod's
-    COPOD and ECOD rank the rows of a call among each other; here they get them one by one, so that
-    scores do not depend on the batch, which takes time (see :class:`COPODDetector`). Seed a random
+    ``n_components`` that the support cannot hold are clipped in the clone, with a warning. Some
+    detectors (pyod's COPOD, ECOD, ROD and others) rank the rows of a call among each other. Where
+    the first row's score alone is not what it is in company, rows are scored one by one, so that
+    scores do not depend on the batch; that takes time (see :class:`COPODDetector`). Seed a random
     detector by its own ``random_state``.
 
     Examples
@@ -115,19 +114,34 @@ class OutlierDetector(ObjectDetector):
         detector = OneClassSVM() if self.detector is None else clone(self.detector)
         scoring_method(detector)
         n_support = len(support)
-        # A row is no neighbour of its own.
-        limits = {"n_neighbors": max(1, n_support - 1), "n_components": n_support}
-        params = detector.get_params(deep=False)
+        last = last_step(detector)
+        is_pca = any("PCA" in cls.__name__ for cls in type(last).__mro__)
+        # A row is no neighbour of its own, and no component is to have a vanishing variance.
+        limits = {
+            "n_neighbors": max(1, n_support - 1),
+            "n_components": max(1, effective_rank(support)) if is_pca else n_support,
+        }
+        params = last.get_params(deep=False)
         for name, limit in limits.items():
             if isinstance(params.get(name), int | np.integer):
                 value = self._clip(name, params[name], limit, f"{n_support} rows")
-                detector.set_params(**{name: value})
+                last.set_params(**{name: value})
         return detector
 
     def _score(self, state, rows):
-        (detector, *_), n_rows = state["detector"], rows.shape[1]
-        method, sign = scoring_method(detector)
-        if not (is_pyod(detector) and type(detector).__name__ in _RANKS_ITS_BATCH):
-            return map_tasks(method, state["detector"], rows, sign)
-        one_by_one = [map_tasks(method, state["detector"], rows[:, [i]]) for i in range(n_rows)]
-        return torch.cat(one_by_one, 1)
+        detectors, n_rows = state["detector"], rows.shape[1]
+        method, sign = scoring_method(detectors[0])
+        together = map_tasks(method, detectors, rows, sign)
+        try:
+            alone = map_tasks(method, detectors, rows[:, :1], sign)
+        except Exception as error:
+            raise ValueError(
+                f"detector={detectors[0]!r} cannot score a row by itself ({error}): its scores "
+                "would depend on the rows beside it."
+            ) from error
+        if torch.allclose(together[:, :1], alone, rtol=1e-6, atol=1e-9):
+            return together
+        # The detector ranks the rows of a call among each other.
+        return torch.cat(
+            [map_tasks(method, detectors, rows[:, [i]], sign) for i in range(n_rows)], 1
+        )

@@ -100,5 +100,5 @@ class IForestDetector(ObjectDetector):
         return require("pyod.models.iforest", "detectors").IForest(
             n_estimators=self.n_estimators,
             max_features=self.max_features,
-            random_state=self.random_state,
+            random_state=self.random_state if self._seed is None else self._seed,
         )

@@ -17,6 +17,9 @@ _VANISHING = 1e-6
 
 def effective_rank(support: np.ndarray) -> int:
     """Number of principal components of the standardised rows that do not vanish."""
+    spread = np.ptp(support, axis=0)
+    # Columns that differ by rounding only are constant.
+    support = np.where(spread > 1e-12 * np.abs(support).max(axis=0), support, 0.0)
     values = np.linalg.svd(StandardScaler().fit_transform(support), compute_uv=False) ** 2
     return int((values > _VANISHING * values[0]).sum())
 

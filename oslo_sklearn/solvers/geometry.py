@@ -14,7 +14,7 @@ from torch import Tensor
 class Task(NamedTuple):
     """A batch of few-shot tasks of one shape, centred and (by default) normalised.
 
-    ``support`` is ``(B, s, d)``, ``labels`` ``(B, s)`` with class indices (-1 pads), ``query``
+    ``support`` is ``(B, s, d)``, ``labels`` ``(B, s)`` with class indices, ``query``
     ``(B, n, d)`` or None where a method is asked to solve from the support alone.
     """
 

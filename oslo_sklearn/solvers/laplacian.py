@@ -21,6 +21,8 @@ from torch import Tensor
 _BLOCK = 2**24
 # Two rows nearer than this, relative to their length, are one and the same.
 _SAME_ROW = 1e-6
+# Products rank rows that are close together by rounding errors: so many more are looked at.
+_CANDIDATES = 8
 
 
 class LaplacianSolution(NamedTuple):
@@ -79,7 +81,8 @@ def solve_laplacian(
     neighbors = nearest_rows(query, query, n_neighbors, drop_self=True)
     unary = unary_costs(query, prototypes)
     log_y = torch.log_softmax(-unary, -1)
-    y = y_before = log_y.exp()
+    y = log_y.exp()
+    y_before = torch.zeros_like(y)
     pairwise = weight * _sum_over(neighbors, y)
     active = torch.ones(query.shape[0], dtype=torch.bool, device=query.device)
     n_iter = torch.zeros_like(active, dtype=torch.int64)
@@ -119,12 +122,25 @@ def replay_laplacian(
 
     A row that is in the query gets its stored answer, another follows its nearest query rows.
     """
-    nearest = nearest_rows(rows, query, min(max(n_neighbors, 1), query.shape[1]), drop_self=False)
-    first = nearest[..., :1]
-    twin = query.gather(1, first.expand(-1, -1, query.shape[-1]))
-    length = torch.linalg.vector_norm(twin, dim=-1)
-    is_stored = torch.linalg.vector_norm(rows - twin, dim=-1) <= _SAME_ROW * length
-    stored = log_y.gather(1, first.expand(-1, -1, log_y.shape[-1]))
+    n_candidates = min(n_neighbors + _CANDIDATES, query.shape[1])
+    candidates = nearest_rows(rows, query, n_candidates, drop_self=False)
+    distances = torch.stack(
+        [
+            torch.linalg.vector_norm(rows - _pick(query, index), dim=-1)
+            for index in candidates.mT.unbind(1)
+        ],
+        -1,
+    )
+    order = torch.sort(distances, dim=-1, stable=True).indices
+    nearest = candidates.gather(-1, order)
+    first = nearest[..., 0]
+    length = torch.linalg.vector_norm(_pick(query, first), dim=-1)
+    is_stored = distances.amin(-1) <= _SAME_ROW * length
     pairwise = weight * _sum_over(nearest[..., :n_neighbors], y_before)
     fresh = torch.log_softmax(pairwise - unary_costs(rows, prototypes), -1)
-    return torch.where(is_stored[..., None], stored, fresh)
+    return torch.where(is_stored[..., None], _pick(log_y, first), fresh)
+
+
+def _pick(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows ``(B, m, d)`` at an index ``(B, n)`` of each task."""
+    return rows.gather(1, index[..., None].expand(-1, -1, rows.shape[-1]))

@@ -288,3 +288,27 @@ def test_keeps_no_query(estimator):
     stored = [array for array in estimator._state.values() if array is not None]
     keeps_rows = any(len(task.query_X) in array.shape for array in stored)
     assert keeps_rows == isinstance(estimator, LaplacianShot)
+
+
+@pytest.mark.parametrize("n_query", [13, 3])
+def test_ptmap_shares_the_query_evenly(n_query):
+    task = make_task(dtype=np.float64)
+    ptmap = PTMAP().fit(task.support_X, task.support_y, task.query_X[:n_query])
+    np.testing.assert_allclose(ptmap.assignments_.sum(0), n_query / 5, rtol=1e-4)
+
+
+def test_laplacian_rows_next_to_each_other_keep_their_own_answers():
+    task = make_task(n_shot=2)
+    rows = task.query_X[::3]
+    noise = np.random.default_rng(0).normal(size=rows.shape) / 8
+    near = rows + 1e-4 * np.linalg.norm(rows, axis=1, keepdims=True) * noise
+    query = np.vstack([rows, near.astype(np.float32)])
+    fitted = LaplacianShot().fit(task.support_X, task.support_y, query)
+    np.testing.assert_allclose(fitted.score_samples(query), fitted.outlierness_, atol=1e-4)
+
+
+def test_laplacian_without_steps_smooths_nothing():
+    task = make_task(dtype=np.float64)
+    fitted = LaplacianShot(max_iter=0).fit(task.support_X, task.support_y, task.query_X)
+    moved = fitted.score_samples(task.query_X + 1e-5)
+    np.testing.assert_allclose(moved, fitted.outlierness_, atol=1e-4)

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from helpers import make_task
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
@@ -16,6 +17,7 @@ from oslo_sklearn.baselines._ostim import OSTIM
 from oslo_sklearn.baselines._proser import PROSER
 from oslo_sklearn.baselines._rpl import RPL
 from oslo_sklearn.baselines._tim import TIM
+from oslo_sklearn.presets import paper_preset
 
 METHODS = [
     TIM(),
@@ -28,18 +30,6 @@ METHODS = [
     RPL(n_points=2, random_state=0),
 ]
 each_method = pytest.mark.parametrize("estimator", METHODS, ids=repr)
-
-
-def table_settings(name, n_shot, base_mean):
-    one = n_shot == 1
-    return {
-        "TIM-GD": TIM(),
-        "OSTIM": OSTIM(max_iter=200 if one else 50),
-        "EOL": EOL(marginal_scale="shots", center=base_mean),
-        "Finetune": BaselinePlusPlus(
-            temperature=1.0 if one else 10.0, max_iter=200 if one else 100, center=base_mean
-        ),
-    }[name]
 
 
 @pytest.mark.parametrize("n_shot", [1, 5])
@@ -56,7 +46,7 @@ def table_settings(name, n_shot, base_mean):
 def test_the_authors_answers(method, of_score, of_proba, name, n_shot, real_features, reference):
     X, _, split = real_features(name)
     stored = reference(name, n_shot)
-    estimator = table_settings(method, n_shot, X[split == "base"].mean(0))
+    estimator = paper_preset(method, n_shot, X[split == "base"].mean(0))
     for task in range(8):
         support, query = X[stored["support"][task]], X[stored["query"][task]]
         estimator.fit(support, stored["support_y"][task], query)
@@ -198,6 +188,32 @@ def test_inlierness_is_what_the_score_says():
     for estimator in (EOL(), OSTIM()):
         estimator.fit(task.support_X, task.support_y, task.query_X)
         np.testing.assert_allclose(estimator.inlierness_, 1 - estimator.outlierness_)
+
+
+def test_answers_of_the_random_heads_are_their_formulas():
+    task = make_task(dtype=np.float64)
+    unit = task.query_X / np.linalg.norm(task.query_X, axis=1, keepdims=True)
+    rows = np.c_[unit, np.ones(len(unit))]
+    proser = PROSER(n_dummies=3, random_state=0).fit(task.support_X, task.support_y)
+    known, dummies = (rows @ proser._state[name].T for name in ("known", "dummies"))
+    margin = dummies.max(1) - known.max(1)
+    np.testing.assert_allclose(proser.score_samples(task.query_X), margin)
+    np.testing.assert_allclose(proser.predict_proba(task.query_X), softmax(known, axis=1))
+    rpl = RPL(n_points=2, gamma=3.0, random_state=0).fit(task.support_X, task.support_y)
+    points = rpl._state["points"]
+    squares = ((unit[:, None, None] - points[None]) ** 2).sum(-1)
+    proba = softmax(3.0 * squares.mean(-1), axis=1)
+    np.testing.assert_allclose(rpl.predict_proba(task.query_X), proba, rtol=1e-6)
+    np.testing.assert_allclose(rpl.score_samples(task.query_X), -proba.max(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", [PROSER, RPL])
+def test_unseeded_calls_agree_with_each_other(method):
+    task = make_task()
+    deferred = method(center="task").fit(task.support_X, task.support_y)
+    once, again = deferred.transduce(task.query_X), deferred.transduce(task.query_X)
+    np.testing.assert_array_equal(once.outlierness, again.outlierness)
+    np.testing.assert_array_equal(deferred.predict(task.query_X), once.proba.argmax(1))
 
 
 def test_dummies_do_not_leak_into_the_classes():

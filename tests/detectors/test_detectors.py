@@ -9,8 +9,10 @@ from helpers import make_task
 from scipy.stats import skew, spearmanr
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from oslo_sklearn import SimpleShot, detectors
+from oslo_sklearn import OSLO, SimpleShot, detectors
 from oslo_sklearn.detectors import (
     COPODDetector,
     HBOSDetector,
@@ -280,3 +282,38 @@ def test_seeded_forests_repeat():
 
 def test_all_are_exported():
     assert {type(estimator).__name__ for estimator in EVERY} == set(detectors.__all__)
+
+
+@pytest.mark.parametrize("name", ["ECOD", "ROD"])
+def test_no_score_depends_on_the_rows_beside_it(name):
+    detector = getattr(pytest.importorskip(f"pyod.models.{name.lower()}"), name)()
+    task = make_task(n_shot=4, n_features=5)
+    fitted = OutlierDetector(detector).fit(task.support_X, task.support_y)
+    scores = fitted.score_samples(task.query_X[:12])
+    np.testing.assert_allclose(fitted.score_samples(task.query_X[3:9]), scores[3:9], rtol=1e-6)
+
+
+def test_a_detector_that_needs_company_is_refused():
+    sos = pytest.importorskip("pyod.models.sos").SOS
+    task = make_task(n_shot=4, n_features=5)
+    fitted = OutlierDetector(sos()).fit(task.support_X, task.support_y)
+    with pytest.raises(ValueError, match="cannot score a row by itself"):
+        fitted.score_samples(task.query_X)
+
+
+def test_a_pipeline_that_ends_in_pyod_keeps_its_sign():
+    knn = pytest.importorskip("pyod.models.knn").KNN
+    task = make_task(n_shot=4)
+    bare = OutlierDetector(knn(n_neighbors=3)).fit(task.support_X, task.support_y)
+    piped = OutlierDetector(make_pipeline(FunctionTransformer(), knn(n_neighbors=3)))
+    piped.fit(task.support_X, task.support_y)
+    np.testing.assert_allclose(
+        piped.score_samples(task.query_X), bare.score_samples(task.query_X), rtol=1e-6
+    )
+
+
+def test_a_pipeline_must_not_hide_the_query():
+    task = make_task()
+    detector = KNNDetector(classifier=make_pipeline(FunctionTransformer(), OSLO()))
+    with pytest.raises(ValueError, match="classifier: a Pipeline would hide the query"):
+        detector.fit(task.support_X, task.support_y, task.query_X)

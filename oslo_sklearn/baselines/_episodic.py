@@ -1,0 +1,276 @@
+"""What the methods that are trained on base classes share."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import os
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from .._devices import check_device, choose_device
+from .._validation import check_labels, check_rows
+from ..base import FewShotOpenSetClassifier
+from ..training import Head
+from ..training._episodes import EpisodePool, Episodes, EpisodeShape, hold_out_classes, seed_of
+from ..training._head import LAYOUTS
+from ..training._trainer import Recipe, stored_seed, train
+
+_START, _HOLD_OUT = 100, 101  # streams of random numbers beside the trainer's
+
+
+class EpisodicClassifier(FewShotOpenSetClassifier):
+    """A head trained on episodes of base classes, then few-shot tasks as with any method.
+
+    A method names the ``_kind`` of its head and writes ``_start_head`` and ``_episode_loss``
+    beside ``_solve`` and ``_infer``, which find the head's weights in ``_weights(like)``.
+    """
+
+    _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "head": [Head, str, os.PathLike, None],
+    }
+
+    _kind: str
+    # Whether training episodes come with rows of further classes.
+    _open_episodes = False
+    _learning_rate = 1e-3
+    _dropout = 0.5
+    # Learning rates of single parameters, by name.
+    _rates: dict[str, float] = {}
+
+    def _start_head(
+        self, rows: Tensor, means: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, ...]:
+        """Weights to start from, in the layout's order, given base rows and their class means."""
+        raise NotImplementedError
+
+    def _episode_loss(self, weights: list[Tensor], episodes: Episodes, drop):
+        """Loss of a batch of episodes, and the logits of the known classes' rows."""
+        raise NotImplementedError
+
+    def fit_base(
+        self,
+        base_X,
+        base_y,
+        *,
+        n_episodes=10_000,
+        random_state=None,
+        progress=True,
+        checkpoint_path=None,
+        validation=None,
+        n_way=5,
+        n_shot=1,
+        n_query=15,
+        batch_size=16,
+        patience=8,
+    ):
+        """Train the head on labelled rows of base classes, which no later task contains.
+
+        Training ends after ``n_episodes``, or earlier when ``patience`` checks in a row found no
+        better loss on held-out episodes; the head of the best check is kept. There is a check
+        every 25 steps, and one before the first.
+
+        Parameters
+        ----------
+        base_X : array-like of shape (n_rows, n_features)
+            Rows of the base classes, of the same kind as those of the tasks to come.
+        base_y : array-like of shape (n_rows,)
+            Their labels; each class needs ``n_shot + n_query`` rows.
+        n_episodes : int, default=10000
+            Episodes to train on at most.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the start and of the episodes. An integer gives the same head each time.
+        progress : bool, default=True
+            Show a bar with the running loss and the held-out accuracy, on terminals and in
+            notebooks.
+        checkpoint_path : str or path-like, optional
+            File in which to keep the state of the training from check to check, and from which
+            to continue if it is there. It is replaced as a whole, never written in place.
+        validation : tuple (X, y), optional
+            Rows and labels of classes to check on. None: a fifth of the base classes, at least
+            as many as an episode has, is held out.
+        n_way : int, default=5
+            Known classes of an episode; methods that learn from outliers draw as many again.
+        n_shot : int, default=1
+            Support rows per class.
+        n_query : int, default=15
+            Query rows per class.
+        batch_size : int, default=16
+            Episodes in a step.
+        patience : int, default=8
+            Checks without improvement after which to stop.
+
+        Returns
+        -------
+        self : object
+            With ``head_`` and ``training_curve_``. `clone` drops both: pass
+            ``head=trained.head_`` to keep the head.
+        """
+        if self.head is not None:
+            raise ValueError(
+                "fit_base trains a new head, but this estimator was given one: set head=None."
+            )
+        self._check_params()
+        sizes = {"n_episodes": n_episodes, "n_way": n_way, "n_shot": n_shot, "n_query": n_query}
+        for name, value in {**sizes, "batch_size": batch_size, "patience": patience}.items():
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+        shape = EpisodeShape(n_way, n_shot, n_query, self._open_episodes)
+        rows, codes = self._check_base(base_X, base_y, shape, "base_X", "base_y")
+        if validation is not None:
+            held_rows, held_codes = self._check_base(
+                *validation, shape, "validation[0]", "validation[1]", rows.shape[1]
+            )
+        seed = self._find_seed(random_state, checkpoint_path)
+        settings = (n_episodes, *shape, batch_size, patience, validation is not None)
+        data = (rows, codes) if validation is None else (rows, codes, held_rows, held_codes)
+        if validation is None:
+            is_held = hold_out_classes(codes, shape.n_classes, seed_of(seed, _HOLD_OUT))
+            held_rows, held_codes = rows[torch.from_numpy(is_held)], codes[is_held]
+            rows, codes = rows[torch.from_numpy(~is_held)], codes[~is_held]
+            codes = np.unique(codes, return_inverse=True)[1]
+
+        device = choose_device(check_device(self.device), [rows], n_way * batch_size)
+        rows, held_rows = rows.to(device), held_rows.to(device)
+        names = list(LAYOUTS[self._kind])
+        recipe = Recipe(
+            loss=lambda params, *rest: self._episode_loss([params[n] for n in names], *rest),
+            n_episodes=n_episodes,
+            batch_size=batch_size,
+            learning_rate=self._learning_rate,
+            dropout=self._dropout,
+            patience=patience,
+            seed=seed,
+            rates=self._rates,
+        )
+        best, curve = train(
+            dict(zip(names, self._start(rows, codes, seed), strict=True)),
+            EpisodePool(rows, codes, shape, self._prepare_together),
+            EpisodePool(held_rows, held_codes, shape, self._prepare_together),
+            recipe,
+            fingerprint=self._fingerprint(settings, data),
+            checkpoint_path=checkpoint_path,
+            progress=progress,
+        )
+        self.head_ = Head(self._kind, best)
+        self.training_curve_ = np.array(curve)
+        return self
+
+    def save_head(self, path) -> None:
+        """Write the head to a file that ``head=path`` reads.
+
+        Parameters
+        ----------
+        path : str or path-like
+            ``.safetensors``, or any other ending for a file of ``torch.save``.
+        """
+        self._find_head().save(path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")  # a head alone answers nothing
+
+    def _fit(self, support_X, support_y, query_X) -> None:
+        self._check_params()
+        self.head_ = self._resolve_head()
+        super()._fit(support_X, support_y, query_X)
+
+    def _resolve_head(self) -> Head:
+        """The head that the parameters name, or the one that was trained."""
+        head = self.head
+        if head is None:
+            head = getattr(self, "head_", None)
+            if head is None:
+                name = type(self).__name__
+                raise NotFittedError(
+                    f"This {name} has no head. Train one with fit_base(base_X, base_y) on rows of "
+                    f"base classes, or pass {name}(head=...): a trained estimator's head_, or the "
+                    "path of a saved one."
+                )
+        elif isinstance(head, Head):
+            if head.kind != self._kind:
+                raise ValueError(
+                    f"head is a head of {head.kind}; {type(self).__name__} takes one of "
+                    f"{self._kind}."
+                )
+        elif head == "untrained":
+            head = Head(self._kind, {})
+        else:
+            head = Head.load(head, self._kind)
+        return head
+
+    def _find_head(self) -> Head:
+        # Many tasks at once are solved without a fit; after one, its head is the one in use.
+        return self.head_ if hasattr(self, "head_") else self._resolve_head()
+
+    def _weights(self, like: Tensor) -> list[Tensor] | None:
+        """Weights of the head in the layout's order; None for an untrained one."""
+        head = self._find_head()
+        if head.is_untrained:
+            return None
+        if head.n_features != like.shape[-1]:
+            raise ValueError(
+                f"support_X has {like.shape[-1]} features, but the head was trained on rows of "
+                f"{head.n_features}."
+            )
+        return head.tensors(like)
+
+    # Base classes in.
+
+    def _check_base(self, X, y, shape: EpisodeShape, X_name, y_name, n_features=None):
+        scratch = clone(self)  # validation sets attributes, and training may fail later
+        rows = check_rows(scratch, X, X_name, reset=True).float()
+        if n_features is not None and rows.shape[1] != n_features:
+            raise ValueError(f"{X_name} has {rows.shape[1]} features, but base_X has {n_features}.")
+        try:
+            classes, codes = check_labels(y, len(rows), self)
+        except ValueError as error:
+            message = str(error).replace("support_X", X_name).replace("support_y", y_name)
+            raise ValueError(message) from error
+        try:
+            shape.splitter(1, 0).sample(classes[codes])
+        except ValueError as error:
+            raise ValueError(f"{y_name} does not allow such episodes: {error}") from error
+        return rows, codes
+
+    def _find_seed(self, random_state, checkpoint_path) -> int:
+        if isinstance(random_state, numbers.Integral):
+            return int(random_state)
+        if random_state is None and checkpoint_path is not None:
+            seed = stored_seed(checkpoint_path)
+            if seed is not None:
+                return seed
+        return int(check_random_state(random_state).randint(2**31 - 1))
+
+    def _start(self, rows: Tensor, codes: np.ndarray, seed: int) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(seed_of(seed, _START))
+        with torch.no_grad():
+            (rows,) = self._prepare_together([rows[None]])
+            rows = rows[0]
+            index = torch.from_numpy(codes).to(rows.device)
+            counts = torch.bincount(index)[:, None]
+            sums = torch.zeros(len(counts), rows.shape[1]).to(rows).index_add_(0, index, rows)
+            weights = self._start_head(rows, sums / counts, generator)
+            return tuple(weight.to(rows) for weight in weights)
+
+    def _prepare_together(self, parts: list[Tensor]) -> list[Tensor]:
+        """Prepare rows that belong to one task as those of a task are."""
+        center = self._find_center(parts)
+        return [self._prepare(part, center) for part in parts]
+
+    def _fingerprint(self, settings: tuple, data: tuple) -> str:
+        params = self.get_params(deep=False)
+        center = params["center"]
+        if center is not None and not isinstance(center, str):
+            center = np.asarray(center, dtype=np.float64).tobytes()
+        own = {name: params[name] for name in ("temperature", "open_weight") if name in params}
+        hasher = hashlib.blake2b(digest_size=16)
+        hasher.update(repr((type(self)._kind, settings, center, self.normalize, own)).encode())
+        for part in data:
+            hasher.update(np.ascontiguousarray(part))
+        return hasher.hexdigest()

@@ -1,0 +1,102 @@
+"""SnaTCHer-F: how much a row upsets the prototypes that FEAT adapts to each other."""
+
+from __future__ import annotations
+
+import torch
+
+from .._docs import shared_docs
+from ..base import Answer
+from ..solvers.attention import replacement_change
+from ._feat import AttentionClassifier
+
+# The score's unit does not follow the temperature, which only shapes probabilities.
+_SCORE_UNIT = 64.0
+
+
+@shared_docs
+class SnatcherF(AttentionClassifier):
+    r"""SnaTCHer-F: a row is an outlier if it upsets the adapted prototypes in its class's place.
+
+    With FEAT's :math:`\phi` over the class means :math:`P`, and :math:`c` the class that FEAT
+    gives to row :math:`x_i`, the score is
+
+    .. math::
+        \frac{1}{64} \sum_k \|\phi(P_{c \leftarrow x_i})_k - \phi(P)_k\|^2.
+
+    Labels and probabilities are FEAT's. The head is FEAT's, too: trained once by :meth:`fit_base`
+    on episodes of base classes, or taken over from a trained `FEAT`.
+
+    Parameters
+    ----------
+    head : Head, str, path-like or None, default=None
+        A trained head of FEAT: another estimator's ``head_``, or the path of a saved one or of a
+        published checkpoint. None: the one that :meth:`fit_base` trains. ``"untrained"``: no
+        attention, :math:`\phi(P) = P`.
+    temperature : float, default=64.0
+        What squared distances are divided by to give logits, in training and after it.
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The adapted class means.
+    head_ : Head
+        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
+        and ``SnatcherF(head=trained.head_)`` survives `clone`, which drops what was trained.
+    training_curve_ : ndarray of shape (n_checks, 4)
+        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+
+    Notes
+    -----
+    Feature-level: the published method also tunes the backbone, here only the head is trained.
+    All rows of a task are scored in one call; prototypes and rows are projected once.
+
+    References
+    ----------
+    Jeong, Choi, Kim: *Few-shot Open-set Recognition by Transformation Consistency*, CVPR 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import SnatcherF
+    >>> rng = np.random.default_rng(0)
+    >>> centers = 3 * rng.normal(size=(30, 16))
+    >>> y = np.repeat(np.arange(30), 20)
+    >>> X = centers[y] + rng.normal(size=(600, 16))
+    >>> base, support = y < 25, np.array([500, 520, 540])
+    >>> snatcher = SnatcherF()
+    >>> _ = snatcher.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
+    >>> inlier, outlier = snatcher.fit(X[support], y[support]).score_samples(X[[501, 561]])
+    >>> bool(inlier < outlier)
+    True
+    """
+
+    def __init__(
+        self,
+        head=None,
+        temperature=64.0,
+        *,
+        center=None,
+        normalize=False,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.head = head
+        self.temperature = temperature
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _infer(self, state, rows) -> Answer:
+        logits = self._logits(rows, state["adapted"])
+        weights = self._attention(rows)
+        change = replacement_change(state["means"], rows, logits.argmax(-1), weights)
+        return Answer(torch.softmax(logits, -1), change / _SCORE_UNIT)

@@ -1,0 +1,141 @@
+"""TANE-G: a negative prototype made for each task out of the base classes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from .._docs import shared_docs
+from ..base import Answer, Solution
+from ..solvers.geometry import class_means
+from ..solvers.scores import outlier_probability
+from ..solvers.tane import (
+    NegativeGenerator,
+    negative_prototype,
+    open_logits,
+    start_generator,
+)
+from ._episodic import EpisodicClassifier
+
+
+@shared_docs
+class TANE(EpisodicClassifier):
+    r"""TANE-G: a task's negative prototype, made by attention to base classes, attracts outliers.
+
+    With :math:`\mu_k` the class means of the support and :math:`w_j` the weights of base classes
+    (their means),
+
+    .. math::
+        \nu = \frac{1}{K} \sum_k \sum_j \mathrm{softmax}_j(\mu_k W_q (w_j W_k)^T)\, w_j W_v,
+        \qquad
+        p_i = \mathrm{softmax}\bigl(T \cos(x_i, \mu_1), \dots, T \cos(x_i, \mu_K),
+        T \cos(x_i, \nu)\bigr).
+
+    The score is the probability of the negative prototype. Attention and temperature are trained
+    once by :meth:`fit_base` on pairs of conjugate episodes: what is known in one is open in the
+    other.
+
+    Parameters
+    ----------
+    head : Head, str, path-like or None, default=None
+        A trained head: another estimator's ``head_``, or the path of a saved one. None: the one
+        that :meth:`fit_base` trains. ``"untrained"``: the negative prototype is zero.
+    @parameters
+
+    Attributes
+    ----------
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The class means.
+    head_ : Head
+        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
+        and ``TANE(head=trained.head_)`` survives `clone`, which drops what was trained.
+    training_curve_ : ndarray of shape (n_checks, 4)
+        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+
+    Notes
+    -----
+    Feature-level: the published method also tunes the backbone, here only the head is trained.
+    It starts at nearly even attention with :math:`W_v = I`, where the negative prototype is the
+    mean of the base classes, and T = 10. Rows are not centred by default: the direction that all
+    rows share is what a negative prototype can use. Labels and probabilities are over the known
+    classes.
+
+    References
+    ----------
+    Huang, Ma, Han, Chang: *Task-Adaptive Negative Envision for Few-Shot Open-Set Recognition*,
+    CVPR 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import TANE
+    >>> rng = np.random.default_rng(0)
+    >>> centers = 3 * rng.normal(size=(40, 16))
+    >>> y = np.repeat(np.arange(40), 20)
+    >>> X = centers[y] + rng.normal(size=(800, 16))
+    >>> base, support = y < 35, np.array([700, 720, 740])
+    >>> tane = TANE().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
+    >>> tane.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    array([35, 36, 37])
+    """
+
+    _kind = "TANE"
+    _open_episodes = True
+    _dropout = 0.0
+    _rates = {"base_weights": 0.0, "log_temperature": 1e-2}
+
+    def __init__(
+        self,
+        head=None,
+        *,
+        center=None,
+        normalize=True,
+        outlier_label=None,
+        threshold="auto",
+        contamination=None,
+        device="auto",
+        dtype=None,
+    ):
+        self.head = head
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
+    def _solve(self, task) -> Solution:
+        means = class_means(task.support, task.labels, task.n_classes)
+        weights = self._weights(means)
+        net = None if weights is None else NegativeGenerator(*weights)
+        temperature = means.new_tensor(10.0) if net is None else net.log_temperature.exp()
+        state = {
+            "means": means,
+            "negative": negative_prototype(means, net),
+            "temperature": temperature.expand(len(means)),
+        }
+        return Solution(state, prototypes=means)
+
+    def _infer(self, state, rows) -> Answer:
+        temperature = state["temperature"][:, None, None]
+        logits = open_logits(rows, state["means"], state["negative"], temperature)
+        return Answer(torch.softmax(logits[..., :-1], -1), outlier_probability(logits))
+
+    def _start_head(self, rows, means, generator):
+        return start_generator(means, generator)
+
+    def _episode_loss(self, weights, episodes, drop):
+        net = NegativeGenerator(*weights)
+        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
+        rows = torch.cat([episodes.known, episodes.outliers], 1)
+        negative = negative_prototype(means, net, drop)
+        logits = open_logits(rows, means, negative, net.log_temperature.exp())
+        known, outliers = logits.tensor_split([episodes.known.shape[1]], 1)
+        loss = F.cross_entropy(known.flatten(0, 1), episodes.known_labels.flatten())
+        nothing = torch.full_like(
+            episodes.known_labels[:, : outliers.shape[1]], known.shape[-1] - 1
+        )
+        loss = loss + F.cross_entropy(outliers.flatten(0, 1), nothing.flatten())
+        return loss, known[..., :-1]

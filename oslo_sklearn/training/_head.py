@@ -1,0 +1,210 @@
+"""What training on base classes leaves behind: named arrays that nothing changes any more."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from .._validation import as_tensor
+from ._files import read_arrays, write_arrays
+
+# Names and shapes of each kind's arrays; letters are sizes, equal wherever they stand. FEAT's
+# names are those of the published checkpoints.
+LAYOUTS = {
+    "FEAT": {
+        "slf_attn.w_qs.weight": "dd",
+        "slf_attn.w_ks.weight": "dd",
+        "slf_attn.w_vs.weight": "dd",
+        "slf_attn.fc.weight": "dd",
+        "slf_attn.fc.bias": "d",
+        "slf_attn.layer_norm.weight": "d",
+        "slf_attn.layer_norm.bias": "d",
+    },
+    "PEELER": {
+        "scales.0.weight": "hd",
+        "scales.0.bias": "h",
+        "scales.2.weight": "dh",
+        "scales.2.bias": "d",
+    },
+    "TANE": {
+        "negative.w_qs.weight": "dd",
+        "negative.w_ks.weight": "dd",
+        "negative.w_vs.weight": "dd",
+        "base_weights": "cd",
+        "log_temperature": "",
+    },
+}
+
+
+class Head:
+    """A trained head: immutable, so that copies of an estimator share it.
+
+    `clone` keeps it as it is when it is given back as a parameter, ``FEAT(head=trained.head_)``.
+
+    Parameters
+    ----------
+    kind : {"FEAT", "PEELER", "TANE"}
+        What it is a head of; `SnatcherF` takes FEAT's.
+    arrays : dict of str to array-like
+        Its weights, by name. An empty one stands for the method before any training.
+
+    Attributes
+    ----------
+    kind : str
+    n_features : int or None
+        Features of the rows it takes; None if there are no weights.
+    """
+
+    __slots__ = ("_arrays", "_digest", "kind", "n_features")
+
+    def __init__(self, kind: str, arrays: Mapping):
+        if kind not in LAYOUTS:
+            raise ValueError(f"kind={kind!r}: expected one of {sorted(LAYOUTS)}.")
+        found = {str(name): _freeze(array) for name, array in arrays.items()}
+        sizes = _check_layout(kind, found) if found else {}
+        set_once = super().__setattr__
+        set_once("kind", kind)
+        set_once("n_features", sizes.get("d"))
+        set_once("_arrays", {name: found[name] for name in LAYOUTS[kind]} if found else {})
+        set_once("_digest", None)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"a Head does not change: {name!r} cannot be set.")
+
+    def __delattr__(self, name):
+        raise AttributeError(f"a Head does not change: {name!r} cannot be deleted.")
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return Head, (self.kind, dict(self._arrays))
+
+    def __eq__(self, other):
+        return isinstance(other, Head) and self.digest() == other.digest()
+
+    def __hash__(self):
+        return hash(self.digest())
+
+    def __repr__(self):
+        size = "untrained" if self.is_untrained else f"{self.n_features} features"
+        return f"<Head of {self.kind}: {size}, {self.digest()[:8]}>"
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def keys(self):
+        """Names of the weights."""
+        return self._arrays.keys()
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether it has no weights and stands for the method before any training."""
+        return not self._arrays
+
+    def digest(self) -> str:
+        """Hexadecimal digits that tell heads apart by their content."""
+        if self._digest is None:
+            hasher = hashlib.blake2b(self.kind.encode(), digest_size=16)
+            for name, array in self._arrays.items():
+                hasher.update(f"{name}{array.dtype.str}{array.shape}".encode())
+                hasher.update(array.tobytes())
+            super().__setattr__("_digest", hasher.hexdigest())
+        return self._digest
+
+    def tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
+        """All weights in the layout's order, of the type and on the device of a tensor."""
+        return [as_tensor(array).to(like) for array in self._arrays.values()]
+
+    def save(self, path) -> None:
+        """Write the weights to a file, which is whole or not there at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            ``.safetensors`` for that format (with the package of that name); anything else gives
+            a file for ``torch.load(path, weights_only=True)``.
+        """
+        if self.is_untrained:
+            raise ValueError("this head has no weights to save; train one with fit_base.")
+        write_arrays(path, self._arrays)
+
+    @classmethod
+    def load(cls, path, kind: str) -> Head:
+        """Read the weights from a file; nothing in it is ever executed.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file of `save`, or for FEAT a published checkpoint.
+        kind : {"FEAT", "PEELER", "TANE"}
+            What it should be a head of.
+
+        Returns
+        -------
+        head : Head
+        """
+        path = os.path.abspath(os.fspath(path))
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"head: no such file: {path!r}.") from None
+        return _load(path, kind, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _load(path: str, kind: str, size: int, mtime_ns: int) -> Head:
+    """Load a file once, for as long as it does not change."""
+    arrays = read_arrays(path)
+    try:
+        return Head(kind, arrays)
+    except ValueError as error:
+        raise ValueError(f"head: {path!r} is no head of {kind}: {error}") from error
+
+
+def _freeze(array) -> np.ndarray:
+    if isinstance(array, torch.Tensor):
+        array = array.detach().cpu()
+        array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+    array = np.asarray(array)
+    wide = array.dtype == np.float64
+    array = np.array(array, dtype=np.float64 if wide else np.float32, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def _check_layout(kind: str, arrays: dict) -> dict[str, int]:
+    """Compare names and shapes with the layout; return the sizes that its letters stand for."""
+    layout = LAYOUTS[kind]
+    faults = []
+    if missing := [name for name in layout if name not in arrays]:
+        faults.append(f"missing keys: {', '.join(missing)}")
+    if unknown := [name for name in arrays if name not in layout]:
+        faults.append(f"unexpected keys: {', '.join(sorted(unknown))}")
+    # Vectors first: a bias settles a size that a wrongly shaped matrix would get wrong.
+    sizes: dict[str, int] = {}
+    for name, letters in sorted(layout.items(), key=lambda item: len(item[1])):
+        shape = arrays[name].shape if name in arrays else None
+        if shape is None:
+            continue
+        if len(shape) == len(letters):
+            for letter, size in zip(letters, shape, strict=True):
+                sizes.setdefault(letter, size)
+        expected = tuple(sizes.get(letter, letter) for letter in letters)
+        if shape != expected:
+            faults.append(f"{name} has shape {shape}, expected {expected}")
+        elif not np.isfinite(arrays[name]).all():
+            faults.append(f"{name} contains NaN or infinity")
+    if not faults and not all(sizes.values()):
+        faults.append("it is empty")
+    if faults:
+        raise ValueError("; ".join(faults) + ".")
+    return sizes

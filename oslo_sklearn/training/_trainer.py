@@ -1,0 +1,204 @@
+"""The loop that trains a head: episodes in batches, a held-out check, early stopping, resuming.
+
+Every step draws from its own seed, so that a run which continues from a checkpoint repeats nothing
+and misses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ._episodes import EpisodePool, Episodes, seed_of
+from ._files import load_plain, write_atomically
+
+STEPS_PER_CHECK = 25
+_N_CHECK_BATCHES = 8  # of episodes, the same at each check
+_FORMAT = 1
+_TRAIN, _DROP, _CHECK = range(3)  # streams of random numbers
+
+LossFunction = Callable[[dict[str, Tensor], Episodes, Callable | None], tuple[Tensor, Tensor]]
+
+
+@dataclass
+class Recipe:
+    """How a method is trained.
+
+    ``loss(params, episodes, drop)`` returns the loss and the logits of the known classes; ``drop``
+    is None where nothing is to be dropped. ``rates`` are learning rates of single parameters, 0
+    for those that stay; all others have ``learning_rate``.
+    """
+
+    loss: LossFunction
+    n_episodes: int
+    batch_size: int
+    learning_rate: float
+    dropout: float
+    patience: int
+    seed: int
+    rates: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Progress:
+    """Where a run stands; what a checkpoint holds."""
+
+    params: dict[str, Tensor]
+    best: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    n_since_best: int = 0
+    is_done: bool = False
+    # step, training loss since the last check, held-out loss, held-out accuracy
+    curve: list[list[float]] = field(default_factory=list)
+
+
+def train(
+    start: dict[str, Tensor],
+    pool: EpisodePool,
+    held_out: EpisodePool,
+    recipe: Recipe,
+    *,
+    fingerprint: str,
+    checkpoint_path=None,
+    progress: bool = True,
+) -> tuple[dict[str, Tensor], list[list[float]]]:
+    """Train from ``start``; return the parameters of the best check, and the curve of checks."""
+    state = _begin(start, recipe)
+    if checkpoint_path is not None and os.path.exists(checkpoint_path):
+        _restore(state, checkpoint_path, fingerprint, recipe.seed)
+    n_steps = -(-recipe.n_episodes // recipe.batch_size)
+    checks = [
+        held_out.draw(recipe.batch_size, seed_of(recipe.seed, _CHECK, i))
+        for i in range(0 if state.is_done else _N_CHECK_BATCHES)
+    ]
+    bar = tqdm(
+        total=n_steps * recipe.batch_size,
+        initial=state.step * recipe.batch_size,
+        unit=" episodes",
+        disable=None if progress else True,  # None: silent where output is piped
+    )
+    with bar:
+        if not state.curve and not state.is_done:
+            _check(state, checks, recipe, float("nan"))
+        losses: list[float] = []  # since the last check
+        while not state.is_done:
+            losses.append(_take_step(state, pool, recipe))
+            bar.update(recipe.batch_size)
+            bar.set_postfix(_postfix(losses, state), refresh=False)
+            is_last = state.step >= n_steps
+            if is_last or state.step % STEPS_PER_CHECK == 0:
+                _check(state, checks, recipe, sum(losses) / len(losses))
+                losses.clear()
+                state.is_done = is_last or state.n_since_best >= recipe.patience
+                if checkpoint_path is not None:
+                    _store(state, checkpoint_path, fingerprint, recipe.seed)
+    return state.best, state.curve
+
+
+def _begin(start: dict[str, Tensor], recipe: Recipe) -> Progress:
+    params = {name: tensor.clone() for name, tensor in start.items()}
+    groups = []
+    for name, tensor in params.items():
+        rate = recipe.rates.get(name, recipe.learning_rate)
+        if rate:
+            groups.append({"params": [tensor.requires_grad_()], "lr": rate})
+    return Progress(params, _copy(params), torch.optim.Adam(groups))
+
+
+def _take_step(state: Progress, pool: EpisodePool, recipe: Recipe) -> float:
+    episodes = pool.draw(recipe.batch_size, seed_of(recipe.seed, _TRAIN, state.step))
+    drop = _dropout(recipe.dropout, seed_of(recipe.seed, _DROP, state.step))
+    loss, _ = recipe.loss(state.params, episodes, drop)
+    state.optimizer.zero_grad()
+    loss.backward()
+    state.optimizer.step()
+    state.step += 1
+    return loss.item()
+
+
+def _dropout(share: float, seed: int) -> Callable | None:
+    if not share:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+
+    def drop(x: Tensor) -> Tensor:
+        kept = torch.rand(x.shape, generator=generator).to(x.device) >= share
+        return x * kept / (1 - share)
+
+    return drop
+
+
+@torch.no_grad()
+def _check(state: Progress, checks: list[Episodes], recipe: Recipe, training_loss: float) -> None:
+    """Measure loss and accuracy on the held-out episodes; keep the parameters if they are best."""
+    losses, accuracies = [], []
+    for episodes in checks:
+        loss, logits = recipe.loss(state.params, episodes, None)
+        losses.append(loss)
+        accuracies.append((logits.argmax(-1) == episodes.known_labels).float().mean())
+    loss, accuracy = (float(torch.stack(values).mean()) for values in (losses, accuracies))
+    is_best = all(loss < row[2] for row in state.curve)
+    state.curve.append([float(state.step), training_loss, loss, accuracy])
+    state.n_since_best = 0 if is_best else state.n_since_best + 1
+    if is_best:
+        state.best = _copy(state.params)
+
+
+def _postfix(losses: list[float], state: Progress) -> dict[str, str]:
+    loss = sum(losses) / len(losses)
+    return {"loss": f"{loss:.3f}", "held-out accuracy": f"{state.curve[-1][3]:.3f}"}
+
+
+def _copy(params: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in params.items()}
+
+
+def _store(state: Progress, path, fingerprint: str, seed: int) -> None:
+    content = {
+        "format": _FORMAT,
+        "fingerprint": fingerprint,
+        "seed": seed,
+        "params": _copy(state.params),
+        "best": state.best,
+        "optimizer": state.optimizer.state_dict(),
+        "step": state.step,
+        "n_since_best": state.n_since_best,
+        "is_done": state.is_done,
+        "curve": state.curve,
+    }
+    write_atomically(path, lambda file: torch.save(content, file))
+
+
+def stored_seed(path) -> int | None:
+    """The seed of the run that a checkpoint belongs to, if there is a checkpoint."""
+    return _read(path)["seed"] if os.path.exists(path) else None
+
+
+def _read(path) -> dict:
+    content = load_plain(path, "checkpoint_path")
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is no checkpoint of fit_base.")
+    return content
+
+
+def _restore(state: Progress, path, fingerprint: str, seed: int) -> None:
+    content = _read(path)
+    if (content["fingerprint"], content["seed"]) != (fingerprint, seed):
+        raise ValueError(
+            f"checkpoint_path: {os.fspath(path)!r} belongs to a run with other data or settings; "
+            "give another path, or remove the file."
+        )
+    with torch.no_grad():
+        for name, tensor in state.params.items():
+            tensor.copy_(content["params"][name])
+    device = next(iter(state.params.values())).device
+    state.best = {name: tensor.to(device) for name, tensor in content["best"].items()}
+    state.optimizer.load_state_dict(content["optimizer"])
+    state.step, state.n_since_best = content["step"], content["n_since_best"]
+    state.is_done, state.curve = content["is_done"], content["curve"]
