@@ -166,7 +166,8 @@ def _read_safetensors(path: Path) -> dict:
     try:
         # Torch's reader knows bfloat16, which NumPy does not.
         with safetensors.safe_open(os.fspath(path), framework="pt") as file:
-            tensors = {k: file.get_tensor(k) for k in file.keys() if k in ("X", "y", "split")}
+            names = set(file.keys()) & {"X", "y", "split"}
+            tensors = {name: file.get_tensor(name) for name in names}
             metadata = file.metadata() or {}
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error

@@ -1,0 +1,166 @@
+"""Bars: backbones side by side, and the parts of OSLO."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._style import METRIC_NAMES, Display, legend_beside, means_of, new_axes, styles, tidy
+
+
+class _Bars(Display):
+    """Groups of bars: arrays of shape (n_groups, n_methods) in percent."""
+
+    def __init__(self, mean, half_width, *, groups, methods, ylabel):
+        self.mean = mean
+        self.half_width = half_width
+        self.groups = groups
+        self.methods = methods
+        self.ylabel = ylabel
+
+    def plot(self, ax=None):
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : object
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        n_groups, n_methods = self.mean.shape
+        ax = new_axes(ax, figsize=(min(3.4 + 0.27 * n_groups * n_methods, 12.0), 3.6))
+        looks = styles(self.methods)
+        width = 0.84 / n_methods
+        for m, method in enumerate(self.methods):
+            colour, _, _, hatch = looks[method]
+            bars = ax.bar(
+                np.arange(n_groups) + (m - (n_methods - 1) / 2) * width,
+                self.mean[:, m],
+                0.92 * width,
+                yerr=self.half_width[:, m],
+                color=colour,
+                hatch=hatch,
+                edgecolor="white" if hatch else colour,
+                linewidth=0,
+                error_kw={"elinewidth": 1, "ecolor": "0.2"},
+                label=method,
+            )
+            if self._labelled(n_groups * n_methods):
+                ax.bar_label(bars, fmt="%.0f" if n_methods > 4 else "%.1f", padding=2, fontsize=8)
+        ax.set_xticks(np.arange(n_groups), [str(group) for group in self.groups])
+        ax.set_ylabel(self.ylabel)
+        tops = self.mean + self.half_width
+        ax.set_ylim(0, np.nanmax(tops) + 8)
+        tidy(ax)
+        legend_beside(ax)
+        return self._keep(ax)
+
+    @staticmethod
+    def _labelled(n_bars):
+        return n_bars <= 16
+
+
+class BackboneDisplay(_Bars):
+    """Methods on the features of several backbones, as groups of bars.
+
+    Parameters
+    ----------
+    mean, half_width : ndarray of shape (n_features_sets, n_methods)
+        In percent.
+    groups : list of str
+        Names of the feature sets.
+    methods : list of str
+    ylabel : str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from oslo_sklearn.plotting import BackboneDisplay
+    >>> rows = pd.DataFrame({"features": ["a", "a", "b", "b"], "method": ["k-NN", "OSLO"] * 2,
+    ...                      "task": 0, "auroc": [0.7, 0.8, 0.8, 0.9]})
+    >>> display = BackboneDisplay.from_results(rows)
+    >>> display.mean
+    array([[70., 80.],
+           [80., 90.]])
+    """
+
+    @classmethod
+    def from_results(cls, rows, *, metric="auroc", group="features", ax=None):
+        """Draw rows of the recipe `backbones`, of one number of shots.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame
+        metric : str, default="auroc"
+        group : str, default="features"
+            The column that tells the groups apart.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : BackboneDisplay
+        """
+        methods = rows["method"].unique().tolist()
+        mean, half_width = (
+            values.unstack("method")[methods]
+            for values in means_of(rows, [group, "method"], metric)
+        )
+        order = rows[group].unique().tolist()
+        arrays = [frame.loc[order].to_numpy() for frame in (mean, half_width)]
+        display = cls(
+            *arrays, groups=order, methods=methods, ylabel=f"{METRIC_NAMES.get(metric, metric)} (%)"
+        )
+        return display.plot(ax=ax)
+
+
+class AblationDisplay(_Bars):
+    """OSLO's variants by several measures, as groups of bars.
+
+    Parameters
+    ----------
+    mean, half_width : ndarray of shape (n_measures, n_variants)
+        In percent.
+    groups : list of str
+        Names of the measures.
+    methods : list of str
+        Names of the variants.
+    ylabel : str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    @classmethod
+    def from_results(cls, rows, *, metrics=("accuracy", "auroc", "similarity"), ax=None):
+        """Draw rows of the recipe `ablation`, of one number of shots.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame
+        metrics : sequence of str, default=("accuracy", "auroc", "similarity")
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : AblationDisplay
+        """
+        found = [means_of(rows, ["method"], metric) for metric in metrics]
+        names = [METRIC_NAMES.get(metric, metric).replace(" to ", "\nto ") for metric in metrics]
+        display = cls(
+            np.array([mean.to_numpy() for mean, _ in found]),
+            np.array([half_width.to_numpy() for _, half_width in found]),
+            groups=names,
+            methods=found[0][0].index.tolist(),
+            ylabel="mean over tasks (%)",
+        )
+        return display.plot(ax=ax)

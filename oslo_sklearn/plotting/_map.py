@@ -1,0 +1,175 @@
+"""A task in two dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.manifold import TSNE
+
+from ..preprocessing import CenterNormalize
+from ._style import COLOURS, MARKERS, Display, new_axes
+
+
+class TaskMapDisplay(Display):
+    """A t-SNE map of a task: support, query, and the way that prototypes take.
+
+    Parameters
+    ----------
+    support, query : ndarray of shape (n, 2)
+        Places in the map.
+    path : ndarray of shape (n_steps + 1, n_classes, 2)
+        Places of the prototypes, from the first to the last.
+    support_codes : ndarray of shape (n_support,)
+        Class of each support row, as a position in `classes`.
+    query_codes : ndarray of shape (n_query,)
+        The same of the query, -1 for outliers.
+    inlierness : ndarray of shape (n_query,) or None
+        Drawn as the size of a query row.
+    classes : list of str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, support, query, path, *, support_codes, query_codes, inlierness, classes):
+        self.support = support
+        self.query = query
+        self.path = path
+        self.support_codes = support_codes
+        self.query_codes = query_codes
+        self.inlierness = inlierness
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, support_X, support_y, query_X, query_y, *, random_state=0, ax=None
+    ):
+        """Solve a task with each number of steps, and map what comes out.
+
+        Parameters
+        ----------
+        estimator : estimator with ``max_iter`` and ``prototypes_``, such as OSLO
+            It is cloned, not changed.
+        support_X, support_y, query_X
+            The task.
+        query_y : array-like of shape (n_query,)
+            True labels, for the colours only.
+        random_state : int, default=0
+            Seed of the map.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : TaskMapDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from oslo_sklearn import OSLO
+        >>> from oslo_sklearn.plotting import TaskMapDisplay
+        >>> rng = np.random.default_rng(0)
+        >>> directions = 6 * np.eye(3, 20)
+        >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+        >>> query_y = np.repeat(["cat", "dog", "emu"], 5)
+        >>> display = TaskMapDisplay.from_estimator(
+        ...     OSLO(), directions[:2], ["cat", "dog"], query_X, query_y)
+        >>> display.path.shape
+        (3, 2, 2)
+        """
+        support_X, query_X = np.asarray(support_X), np.asarray(query_X)
+        fitted = [
+            clone(estimator).set_params(max_iter=n).fit(support_X, support_y, query_X)
+            for n in range(estimator.max_iter + 1)
+        ]
+        last = fitted[-1]
+        path = np.stack([solved.prototypes_ for solved in fitted])
+        prepare = CenterNormalize(center=last.center_).fit(support_X)
+        rows = [prepare.transform(support_X), prepare.transform(query_X)]
+        n_classes, n_features = path.shape[1:]
+        rows.append(CenterNormalize(center=None).fit_transform(path.reshape(-1, n_features)))
+        rows = np.concatenate(rows).astype(np.float64)
+        tsne = TSNE(
+            metric="cosine",
+            init="pca" if n_features > 1 else "random",
+            perplexity=min(20.0, (len(rows) - 1) / 3),
+            random_state=random_state,
+        )
+        places = tsne.fit_transform(rows)
+        support, query, steps = np.split(places, np.cumsum([len(support_X), len(query_X)]))
+        classes = last.classes_
+        codes = [_codes(classes, labels) for labels in (support_y, query_y)]
+        display = cls(
+            support,
+            query,
+            steps.reshape(-1, n_classes, 2),
+            support_codes=codes[0],
+            query_codes=codes[1],
+            inlierness=getattr(last, "inlierness_", None),
+            classes=[str(name) for name in classes],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the map.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : TaskMapDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(8.0, 5.2))
+        sizes = np.full(len(self.query), 26.0)
+        if self.inlierness is not None:
+            sizes = 9 + 34 * np.asarray(self.inlierness)
+        outliers = self.query_codes < 0
+        ax.scatter(
+            *self.query[outliers].T, s=sizes[outliers], marker="x", color="0.55", label="outliers"
+        )
+        for k, name in enumerate(self.classes):
+            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+            rows = self.query_codes == k
+            style = {"marker": marker, "color": colour}
+            ax.scatter(*self.query[rows].T, s=sizes[rows], alpha=0.6, linewidth=0, **style)
+            ax.scatter(
+                *self.support[self.support_codes == k].T,
+                s=70,
+                facecolor="white",
+                linewidth=1.8,
+                marker=marker,
+                edgecolor=colour,
+                zorder=4,
+            )
+            steps = self.path[:, k]
+            ax.plot(*steps.T, color="black", linewidth=1.3, zorder=5)
+            ax.scatter(*steps[:-1].T, s=14, color="black", zorder=5)
+            ax.scatter(*steps[-1], s=210, marker="*", color=colour, edgecolor="black", zorder=6)
+            ax.scatter([], [], s=40, label=name, **style)
+        ax.scatter([], [], s=70, facecolor="white", edgecolor="0.2", label="support")
+        ax.plot([], [], color="black", marker=".", label="prototype, step by step")
+        ax.scatter(
+            [],
+            [],
+            s=150,
+            marker="*",
+            color="white",
+            edgecolor="black",
+            label="prototype at the end",
+        )
+        if self.inlierness is not None:
+            ax.scatter([], [], s=9, color="0.4", label="small: inlierness near 0")
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_color("0.8")
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+        return self._keep(ax)
+
+
+def _codes(classes, labels) -> np.ndarray:
+    matches = np.asarray(labels)[:, None] == classes
+    return np.where(matches.any(1), matches.argmax(1), -1)

@@ -1,0 +1,151 @@
+"""All metrics at once, relative to a strong baseline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._style import METRIC_NAMES, Display, means_of, new_axes, styles
+
+_METRICS = ("accuracy", "auroc", "aupr", "prec_at_90")
+
+
+class RadarDisplay(Display):
+    """Gain over a baseline in points, one spoke per metric and setting.
+
+    Parameters
+    ----------
+    gains : dict of str to ndarray of shape (n_spokes,)
+        Of each method, in percentage points.
+    spokes : list of str
+        Names of the spokes.
+    baseline : str
+        The method whose results are the dashed circle of no gain.
+
+    Attributes
+    ----------
+    ax_ : matplotlib PolarAxes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from oslo_sklearn.plotting import RadarDisplay
+    >>> rows = pd.DataFrame({"method": ["k-NN", "OSLO"], "task": 0, "accuracy": [0.5, 0.75],
+    ...                      "auroc": [0.5, 0.75], "aupr": [0.5, 0.5]})
+    >>> RadarDisplay.from_results(rows, metrics=["accuracy", "auroc", "aupr"]).gains
+    {'OSLO': array([25., 25.,  0.])}
+    """
+
+    def __init__(self, gains, *, spokes, baseline):
+        self.gains = gains
+        self.spokes = spokes
+        self.baseline = baseline
+
+    @classmethod
+    def from_results(
+        cls, rows, *, baseline="k-NN", methods=None, metrics=_METRICS, by=None, ax=None
+    ):
+        """Draw rows of `evaluate` or of a recipe.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame
+        baseline : str, default="k-NN"
+            A method in `rows`. With SimpleShot's labels, k-NN is the paper's strong baseline.
+        methods : list of str, optional
+            The methods to draw, by default all. More than six are hard to follow.
+        metrics : sequence of str
+        by : str, optional
+            A column of settings, such as ``"shots"``, each of which gets its own spokes.
+        ax : matplotlib PolarAxes, optional
+
+        Returns
+        -------
+        display : RadarDisplay
+        """
+        found = rows["method"].unique().tolist()
+        methods = found if methods is None else list(methods)
+        for method in (baseline, *methods):
+            if method not in found:
+                raise ValueError(f"rows has no method {method!r}; found {', '.join(found)}.")
+        methods = [method for method in methods if method != baseline]
+        spokes, columns = [], []
+        for name, part in [("", rows)] if by is None else rows.groupby(by, sort=False):
+            for metric in metrics:
+                mean, _ = means_of(part, ["method"], metric)
+                where = f"\n{name}-shot" if by == "shots" else f"\n{name}" if by else ""
+                spokes.append(METRIC_NAMES.get(metric, metric) + where)
+                columns.append([mean[method] - mean[baseline] for method in methods])
+        gains = dict(zip(methods, np.array(columns).T, strict=True))
+        return cls(gains, spokes=spokes, baseline=baseline).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the chart.
+
+        Parameters
+        ----------
+        ax : matplotlib PolarAxes, optional
+            Made with ``projection="polar"``; by default those of a new figure.
+
+        Returns
+        -------
+        display : RadarDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(5.6, 6.0), projection="polar")
+        if ax.name != "polar":
+            raise ValueError('ax must be polar: made with projection="polar".')
+        angles = 2 * np.pi * np.arange(len(self.spokes)) / len(self.spokes)
+        closed = np.r_[angles, angles[:1]]
+        circle = np.linspace(0, 2 * np.pi, 200)
+        ax.plot(circle, np.zeros(200), color="0.15", linestyle="--", linewidth=1.4)
+        looks = styles(self.gains)
+        for method, gain in self.gains.items():
+            colour, marker, line, _ = looks[method]
+            is_subject = method == "OSLO"
+            ax.plot(
+                closed,
+                np.r_[gain, gain[:1]],
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                markersize=5.5,
+                linewidth=2.6 if is_subject else 1.4,
+                zorder=4 if is_subject else 3,
+                label=method,
+            )
+            if is_subject:
+                ax.fill(closed, np.r_[gain, gain[:1]], color=colour, alpha=0.10)
+        ax.plot([], [], color="0.15", linestyle="--", label=f"{self.baseline}: no gain")
+        self._scale(ax, angles)
+        # Below: at the sides it would meet the names of the spokes.
+        ax.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.15),
+            ncols=2,
+            frameon=False,
+            handlelength=3.2,
+        )
+        return self._keep(ax)
+
+    def _scale(self, ax, angles):
+        values = np.array([*self.gains.values(), np.zeros(len(self.spokes))])
+        low, high = values.min(), values.max()
+        step = next(s for s in (1, 2, 5, 10, 20, 50, 100) if (high - low) / s <= 6)
+        bottom, top = step * np.floor(low / step) - step, step * np.ceil(high / step)
+        ax.set_ylim(bottom, top)
+        ticks = np.arange(bottom + step, top + step / 2, step)
+        ax.set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks], fontsize=8)
+        # Between two spokes the labels meet no marker.
+        ax.set_rlabel_position(np.degrees(angles[1] / 2) if len(angles) > 1 else 22.5)
+        for label in ax.get_yticklabels():
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8})
+        ax.set_xticks(angles, self.spokes)
+        for label, angle in zip(ax.get_xticklabels(), angles, strict=True):
+            across = np.cos(angle)
+            label.set_horizontalalignment(
+                "center" if abs(across) < 0.1 else "left" if across > 0 else "right"
+            )
+        ax.tick_params(axis="x", pad=4)
+        ax.grid(color="0.85", linewidth=0.8)
+        ax.spines["polar"].set_visible(False)

@@ -1,0 +1,268 @@
+"""Scores of inliers and outliers: histogram, ROC and OSCR curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..evaluation._scorer import transduce
+from ..evaluation._solve import solve_all
+from ..evaluation._tasks import LabelledPool, draw_tasks
+from ._style import INLIERS, OUTLIERS, Display, new_axes, styles, tidy
+
+_GRID = np.linspace(0, 1, 201)
+
+
+class ScoreHistogramDisplay(Display):
+    """Outlier scores of known and unknown rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_query,)
+        Outlierness: higher is more outlying.
+    is_outlier : ndarray of bool of shape (n_query,)
+    threshold : float, optional
+        Score above which rows are rejected.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from oslo_sklearn.plotting import ScoreHistogramDisplay
+    >>> display = ScoreHistogramDisplay([0.1, 0.4, 2.0], [False, False, True], 1.0).plot()
+    >>> display.ax_.get_xlabel()
+    'outlierness'
+    """
+
+    def __init__(self, scores, is_outlier, threshold=None):
+        self.scores = scores
+        self.is_outlier = is_outlier
+        self.threshold = threshold
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None):
+        """Draw the scores that a fitted estimator gives to rows.
+
+        Parameters
+        ----------
+        estimator : fitted estimator or Pipeline
+        X : array-like of shape (n_query, n_features)
+        y : array-like of shape (n_query,)
+            Labels that are not in ``estimator.classes_`` are the outliers.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : ScoreHistogramDisplay
+        """
+        scores = transduce(estimator, X).outlierness
+        is_outlier = ~np.isin(y, estimator.classes_)
+        return cls(scores, is_outlier, getattr(estimator, "threshold_", None)).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the histogram.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : ScoreHistogramDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(5.6, 3.4))
+        scores, is_outlier = np.asarray(self.scores), np.asarray(self.is_outlier, dtype=bool)
+        edges = np.histogram_bin_edges(scores, bins=min(30, max(5, len(scores) // 5)))
+        ax.hist(scores[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
+        ax.hist(
+            scores[is_outlier],
+            edges,
+            histtype="step",
+            color=OUTLIERS,
+            hatch="///",
+            linewidth=1.8,
+            label="outliers",
+        )
+        if self.threshold is not None:
+            ax.axvline(self.threshold, color="0.1", linestyle="--", label="threshold")
+        ax.set_xlabel("outlierness")
+        ax.set_ylabel("query rows")
+        tidy(ax)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        return self._keep(ax)
+
+
+class _CurveDisplay(Display):
+    """Curves from (0, 0) with their areas.
+
+    Parameters
+    ----------
+    curves : dict of str to tuple (x, y, area)
+        Arrays of one length, and the area under them.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, curves):
+        self.curves = curves
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None):
+        """Draw the curve of a fitted estimator, or of several, on one query.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, or dict of str to such
+        X : array-like of shape (n_query, n_features)
+        y : array-like of shape (n_query,)
+            Labels that are not in ``estimator.classes_`` are the outliers.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : object
+        """
+        if not isinstance(estimator, Mapping):
+            estimator = {type(estimator).__name__: estimator}
+        y, curves = np.asarray(y), {}
+        for name, fitted in estimator.items():
+            result = transduce(fitted, X)
+            is_outlier = ~np.isin(y, fitted.classes_)
+            curves[name] = cls._curve(is_outlier, result.labels == y, result.outlierness)
+        return cls(curves).plot(ax=ax)
+
+    @classmethod
+    def from_tasks(cls, estimators, X, y, split, *, n_jobs=None, ax=None):
+        """Draw curves averaged over tasks, at equal abscissae.
+
+        Parameters
+        ----------
+        estimators : dict of str to estimator
+            Not fitted; see `evaluate`.
+        X, y, split, n_jobs
+            As of `evaluate`.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : object
+        """
+        pool = LabelledPool(X, y)
+        tasks = draw_tasks(split, pool)
+        curves = {}
+        for name, estimator in estimators.items():
+            found = []
+            for solved in solve_all(estimator, pool, tasks, n_jobs=n_jobs):
+                known = pool.known(solved.tasks)
+                found += map(cls._curve, known < 0, known == solved.codes, solved.scores)
+            ordinates = [_at_grid(x, y) for x, y, _ in found]
+            area = float(np.mean([area for *_, area in found]))
+            curves[name] = (_GRID, np.mean(ordinates, axis=0), area)
+        return cls(curves).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : object
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(4.6, 4.4))
+        looks = styles(self.curves)
+        for name, (x, y, area) in self.curves.items():
+            colour, _, line, _ = looks[name]
+            width = 2.4 if name == "OSLO" else 1.6
+            label = f"{name} ({100 * area:.1f})"
+            ax.plot(x, y, color=colour, linestyle=line, linewidth=width, label=label)
+        ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        ax.set(xlabel=self._xlabel, ylabel=self._ylabel)
+        tidy(ax, grid="both")
+        self._decorate(ax)
+        legend = ax.legend(loc="lower right", handlelength=3.2, title=self._title, framealpha=0.9)
+        legend.get_frame().set_linewidth(0)
+        return self._keep(ax)
+
+    def _decorate(self, ax):
+        """What a kind of curve has besides."""
+
+
+class ROCDisplay(_CurveDisplay):
+    __doc__ = (
+        """True- against false-positive rate of telling outliers from known rows.
+    """
+        + _CurveDisplay.__doc__.split("\n", 1)[1]
+        + """
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import OSLO
+    >>> from oslo_sklearn.plotting import ROCDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    >>> query_y = np.repeat(["cat", "dog", "emu"], 5)
+    >>> oslo = OSLO().fit(directions[:2], ["cat", "dog"], query_X)
+    >>> ROCDisplay.from_estimator(oslo, query_X, query_y).curves["OSLO"][2]
+    1.0
+    """
+    )
+    _title = "AUROC (%)"
+    _xlabel = "share of known rows rejected"
+    _ylabel = "share of outliers found"
+
+    @staticmethod
+    def _curve(is_outlier, _, scores):
+        x, y = _rates(~is_outlier, is_outlier, -np.asarray(scores, dtype=np.float64))
+        return x, y, _area(x, y)
+
+    def _decorate(self, ax):
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
+
+
+class OSCRDisplay(_CurveDisplay):
+    __doc__ = """Known rows accepted and rightly labelled, against outliers accepted.
+    """ + _CurveDisplay.__doc__.split("\n", 1)[1]
+    _title = "OSCR (%)"
+    _xlabel = "share of outliers accepted"
+    _ylabel = "share of known rows accepted and right"
+
+    @staticmethod
+    def _curve(is_outlier, is_right, scores):
+        right = is_right & ~is_outlier
+        x, y = _rates(is_outlier, right, scores, n_y=(~is_outlier).sum())
+        return x, y, _area(x, y)
+
+
+def _rates(counts_x, counts_y, order, n_y=None):
+    """Shares of two kinds of rows up to each distinct value of `order`, from (0, 0)."""
+    place = np.argsort(order, kind="stable")
+    ends = np.r_[np.flatnonzero(np.diff(order[place])), len(place) - 1]
+    n_x, n_y = counts_x.sum(), counts_y.sum() if n_y is None else n_y
+    x = np.cumsum(counts_x[place])[ends] / max(n_x, 1)
+    y = np.cumsum(counts_y[place])[ends] / max(n_y, 1)
+    return np.r_[0.0, x], np.r_[0.0, y]
+
+
+def _area(x, y) -> float:
+    return float(np.diff(x) @ (y[1:] + y[:-1]) / 2)
+
+
+def _at_grid(x, y):
+    """Ordinates on the common grid; where the curve rises upright, its top."""
+    last = np.r_[x[1:] > x[:-1], True]
+    return np.interp(_GRID, x[last], y[last])

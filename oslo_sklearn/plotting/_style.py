@@ -1,0 +1,74 @@
+"""Colours that everybody can tell apart, and shapes for print without colours."""
+
+from __future__ import annotations
+
+from itertools import cycle, islice
+
+from .._optional import require
+
+# Okabe and Ito's colours, without their yellow: too pale on white for a line.
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
+# Strokes only: dots and circles make files of vector graphics ten times larger.
+HATCHES = ("", "//", "\\\\", "xx", "--", "||", "++", "////", "---")
+INLIERS, OUTLIERS = "#0072B2", "#D55E00"
+
+METRIC_NAMES = {
+    "accuracy": "Accuracy",
+    "auroc": "AUROC",
+    "aupr": "AUPR",
+    "prec_at_90": "Prec@0.9",
+    "similarity": "Cosine to true prototypes",
+}
+
+
+def styles(names, subject="OSLO") -> dict:
+    """Colour, marker, line and hatch of each name; the subject always has the first."""
+    names = sorted(names, key=lambda name: name != subject)
+    kinds = (islice(cycle(kind), len(names)) for kind in (COLOURS, MARKERS, LINES, HATCHES))
+    looks = zip(*kinds, strict=True)
+    return dict(zip(names, looks, strict=True))
+
+
+def new_axes(ax=None, *, figsize=(6.0, 4.0), **subplot):
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    pyplot = require("matplotlib.pyplot", "plots")
+    return pyplot.figure(figsize=figsize, layout="constrained").add_subplot(**subplot)
+
+
+def legend_beside(ax, **options):
+    """A legend at the right of the axes, where it covers nothing."""
+    ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, **options)
+
+
+def tidy(ax, grid="y"):
+    """No box around the data, and a light grid behind it."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis=grid, color="0.88", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+class Display:
+    """What all displays share: after `plot`, ``ax_`` and ``figure_``."""
+
+    def _keep(self, ax):
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def means_of(rows, by, metric):
+    """Mean and half-width of a metric in percent, a frame indexed by `by`."""
+    if metric not in rows:
+        raise ValueError(f"rows has no column {metric!r}; found {', '.join(map(str, rows))}.")
+    key = [*by, "task"]
+    if "task" in rows and rows.duplicated(key).any():
+        raise ValueError(
+            f"rows holds several settings for the same {', '.join(key)}: select one first, such as "
+            "rows[rows['shots'] == 1]."
+        )
+    groups = rows.groupby(by, sort=False)[metric]
+    half_width = 1.96 * groups.std() / groups.count() ** 0.5
+    return 100 * groups.mean(), 100 * half_width.fillna(0)

@@ -1,0 +1,23 @@
+"""The paper's experiments on any features, each a function that returns tidy rows."""
+
+from .._feature_files import FeatureSet, load_features, save_features
+from ._ablation import ablation
+from ._methods import family_of, paper_methods
+from ._quality import quality
+from ._queries import imbalance, queries
+from ._table import backbones, broad, table
+
+__all__ = [
+    "FeatureSet",
+    "ablation",
+    "backbones",
+    "broad",
+    "family_of",
+    "imbalance",
+    "load_features",
+    "paper_methods",
+    "quality",
+    "queries",
+    "save_features",
+    "table",
+]

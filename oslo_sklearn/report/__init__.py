@@ -1,0 +1,22 @@
+"""Reports: rows of results as csv, LaTeX, Markdown, reStructuredText and HTML."""
+
+from ._environment import environment
+from ._figures import figures_of
+from ._tables import ResultTable, metric_tables, summary_frame, sweep_tables
+from ._text import to_html, to_latex, to_markdown, to_rst
+from ._write import to_svg, write_report
+
+__all__ = [
+    "ResultTable",
+    "environment",
+    "figures_of",
+    "metric_tables",
+    "summary_frame",
+    "sweep_tables",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+    "to_rst",
+    "to_svg",
+    "write_report",
+]

@@ -1,0 +1,168 @@
+"""The figures that go with each recipe's rows."""
+
+from __future__ import annotations
+
+import warnings
+
+from .. import plotting
+from .._optional import require
+from ..recipes import family_of, paper_methods
+from ..recipes._methods import STRONG_BASELINE
+from ..recipes._run import drop_small_classes
+from ..tasks import FewShotOpenSetSplit
+
+_CURVES = ("kNN", "SimpleShot", "BD-CSPN", "OSLO")
+_N_CURVE_TASKS = 100
+
+
+def figures_of(recipe, rows, features=None, *, split="novel", seed=0):
+    """Figures of a recipe's rows.
+
+    Parameters
+    ----------
+    recipe : str
+        Its name.
+    rows : pandas.DataFrame
+        What it returned.
+    features : FeatureSet, optional
+        What it was run on. With it, `table` and `broad` also show scores, curves and a map.
+    split : str
+        The part of `features` that tasks were drawn from.
+    seed : int
+        Of the tasks.
+
+    Returns
+    -------
+    figures : dict of str to tuple (caption, matplotlib Figure)
+    """
+    draw = {
+        "table": _table,
+        "broad": _table,
+        "queries": _queries,
+        "imbalance": _imbalance,
+        "backbones": _backbones,
+        "ablation": _ablation,
+    }.get(recipe)
+    figures = {} if draw is None else draw(rows)
+    if features is not None and recipe in ("table", "broad"):
+        open_set = "broad" if recipe == "broad" else "classes"
+        n_shots = [int(n_shot) for n_shot in rows["shots"].unique()]
+        figures |= _task_figures(features, split, n_shots, seed, open_set)
+    return figures
+
+
+def _new(width, height, **subplot):
+    """Axes of a figure that no window system and no pyplot keeps."""
+    figure = require("matplotlib.figure", "plots").Figure((width, height), layout="constrained")
+    return figure.add_subplot(**subplot)
+
+
+def best_of_families(rows, metric="auroc"):
+    """The method of each family with the highest mean, in order of appearance.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from oslo_sklearn.report._figures import best_of_families
+    >>> best_of_families(pd.DataFrame({"method": ["k-NN", "COPOD", "OSLO"],
+    ...                                "auroc": [0.8, 0.6, 0.9]}))
+    ['k-NN', 'OSLO']
+    """
+    means = rows.groupby("method", sort=False)[metric].mean()
+    best = {}
+    for method, mean in means.items():
+        family = family_of(method)
+        if family not in best or mean > means[best[family]]:
+            best[family] = method
+    return list(best.values())
+
+
+def _table(rows):
+    if STRONG_BASELINE not in set(rows["method"]):
+        return {}
+    chosen = [method for method in best_of_families(rows) if method != STRONG_BASELINE]
+    if not chosen:
+        return {}
+    ax = _new(5.6, 6.0, projection="polar")
+    display = plotting.RadarDisplay.from_results(
+        rows, baseline=STRONG_BASELINE, methods=chosen, by="shots", ax=ax
+    )
+    caption = (
+        "Points gained over the strong baseline, k-NN with SimpleShot's labels; of each family the "
+        "method with the highest AUROC."
+    )
+    return {"radar": (caption, display.figure_)}
+
+
+def _queries(rows):
+    return _sweeps(rows, "n_query")
+
+
+def _imbalance(rows):
+    figures = {}
+    for varied, part in rows.groupby("varied", sort=False):
+        figures |= _sweeps(part, "value", f"{varied}_")
+    return figures
+
+
+def _sweeps(rows, x, prefix=""):
+    figures = {}
+    for shots, part in rows.groupby("shots", sort=False):
+        for metric in ("accuracy", "auroc"):
+            display = plotting.SweepDisplay.from_results(
+                part, x=x, metric=metric, ax=_new(6.4, 3.8)
+            )
+            title = plotting.METRIC_NAMES[metric]
+            caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
+            figures[f"{prefix}{metric}_{shots}shot"] = (caption, display.figure_)
+    return figures
+
+
+def _backbones(rows):
+    figures = {}
+    for shots, part in rows.groupby("shots", sort=False):
+        n_bars = part["features"].nunique() * part["method"].nunique()
+        ax = _new(min(3.4 + 0.3 * n_bars, 12), 3.6)
+        display = plotting.BackboneDisplay.from_results(part, ax=ax)
+        caption = f"AUROC on several features, {shots}-shot, with 95 % confidence intervals."
+        figures[f"{shots}shot"] = (caption, display.figure_)
+    return figures
+
+
+def _ablation(rows):
+    figures = {}
+    for shots, part in rows.groupby("shots", sort=False):
+        display = plotting.AblationDisplay.from_results(part, ax=_new(6.6, 3.6))
+        caption = f"What inlierness and optimisation are worth, {shots}-shot."
+        figures[f"{shots}shot"] = (caption, display.figure_)
+    return figures
+
+
+def _task_figures(features, part, n_shots, seed, open_set):
+    """Curves over some tasks; scores and a map of the first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the recipe has told already
+        X, y = drop_small_classes(*features.part(part), max(n_shots) + 15)
+    n_shot = n_shots[0]
+    split = FewShotOpenSetSplit(
+        n_shot=n_shot, n_tasks=_N_CURVE_TASKS, open_set=open_set, random_state=seed
+    )
+    methods = paper_methods(n_shot, base=features.base, names=_CURVES, random_state=seed)
+    figures = {}
+    kinds = {"roc": plotting.ROCDisplay, "oscr": plotting.OSCRDisplay}
+    for name, kind in kinds.items():
+        display = kind.from_tasks(methods, X, y, split, ax=_new(4.8, 4.6))
+        caption = f"{name.upper()} curves, {n_shot}-shot, averaged over {_N_CURVE_TASKS} tasks."
+        figures[name] = (caption, display.figure_)
+    support, query = next(split.split(X, y))
+    oslo = methods["OSLO"].fit(X[support], y[support], X[query])
+    display = plotting.ScoreHistogramDisplay.from_estimator(
+        oslo, X[query], y[query], ax=_new(5.6, 3.4)
+    )
+    figures["scores"] = ("OSLO's scores in the first task.", display.figure_)
+    display = plotting.TaskMapDisplay.from_estimator(
+        methods["OSLO"], X[support], y[support], X[query], y[query], ax=_new(8.0, 5.2)
+    )
+    caption = "The first task in two dimensions (t-SNE), and the way OSLO's prototypes take."
+    figures["map"] = (caption, display.figure_)
+    return figures

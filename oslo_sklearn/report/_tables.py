@@ -1,0 +1,180 @@
+"""Rows of results as tables of means and half-widths."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+METRIC_NAMES = {
+    "accuracy": "Acc",
+    "auroc": "AUROC",
+    "aupr": "AUPR",
+    "prec_at_90": "Prec@0.9",
+    "similarity": "Similarity",
+}
+
+
+class ResultTable(NamedTuple):
+    """Means and 95 % half-widths of shape (n_rows, n_columns), ready to be written.
+
+    Attributes
+    ----------
+    title : str
+    rows : list of str
+        Names of the rows.
+    columns : list of str
+        Names of the columns.
+    mean : ndarray
+        As shown: in percent, where that is the custom.
+    half_width : ndarray or None
+        None for numbers that have no spread.
+    groups : list of str or None
+        The group of each row; rows of one group are neighbours.
+    lower_is_better : bool
+        Which end of a column is its best.
+    """
+
+    title: str
+    rows: list
+    columns: list
+    mean: np.ndarray
+    half_width: np.ndarray | None = None
+    groups: list | None = None
+    lower_is_better: bool = False
+
+    def cells(self, plus_minus="±"):
+        """Numbers as text: pairs (text, whether it is the column's best), row by row."""
+        digits = 2 if self.half_width is not None else 3
+        shown = np.round(self.mean, digits)
+        with np.errstate(invalid="ignore"):
+            best = shown == (np.fmin if self.lower_is_better else np.fmax).reduce(shown, axis=0)
+        lines = []
+        for r in range(len(self.rows)):
+            line = []
+            for c in range(len(self.columns)):
+                if np.isnan(self.mean[r, c]):
+                    line.append(("–", False))
+                    continue
+                text = f"{self.mean[r, c]:.{digits}f}"
+                if self.half_width is not None and not np.isnan(self.half_width[r, c]):
+                    text += f" {plus_minus} {self.half_width[r, c]:.{digits}f}"
+                line.append((text, bool(best[r, c])))
+            lines.append(line)
+        return lines
+
+
+def metric_tables(rows, *, by=(), metrics=None, group_of=None):
+    """A table for each setting, with the metrics as columns.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Of a recipe.
+    by : sequence of str
+        Columns of settings.
+    metrics : sequence of str, optional
+        By default those in `rows`.
+    group_of : callable, optional
+        Gives a method's group.
+
+    Returns
+    -------
+    tables : list of ResultTable
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from oslo_sklearn.report import metric_tables, to_markdown
+    >>> rows = pd.DataFrame({"shots": 1, "method": ["k-NN", "k-NN", "OSLO", "OSLO"],
+    ...                      "task": [0, 1, 0, 1], "auroc": [0.7, 0.8, 0.8, 0.9]})
+    >>> print(to_markdown(metric_tables(rows, by=["shots"])))
+    ### 1-shot
+    <BLANKLINE>
+    | method | AUROC |
+    |:--|--:|
+    | k-NN | 75.00 ± 9.80 |
+    | OSLO | **85.00 ± 9.80** |
+    <BLANKLINE>
+    """
+    metrics = [name for name in METRIC_NAMES if name in rows] if metrics is None else metrics
+    tables = []
+    for values, part in _sections(rows, by):
+        mean, half_width = mean_and_half_width(part.groupby("method", sort=False)[metrics])
+        methods = mean.index.tolist()
+        tables.append(
+            ResultTable(
+                _title(by, values),
+                methods,
+                [METRIC_NAMES.get(name, name) for name in metrics],
+                100 * mean.to_numpy(),
+                100 * half_width.to_numpy(),
+                None if group_of is None else [group_of(method) for method in methods],
+            )
+        )
+    return tables
+
+
+def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None):
+    """A table for each setting and metric, with the values of a further setting as columns.
+
+    Parameters and return value are those of `metric_tables`; `x` is the column whose values
+    become columns.
+    """
+    tables = []
+    for values, part in _sections(rows, by):
+        methods = part["method"].unique().tolist()
+        order = part[x].unique().tolist()
+        for metric in metrics:
+            mean, half_width = (
+                found.unstack(x).loc[methods, order].to_numpy()
+                for found in mean_and_half_width(part.groupby(["method", x], sort=False)[metric])
+            )
+            title = ", ".join(filter(None, [METRIC_NAMES.get(metric, metric), _title(by, values)]))
+            name = str(part["varied"].iloc[0]) if x == "value" and "varied" in part else x
+            columns = [f"{name.replace('_', ' ')} {value:g}" for value in order]
+            groups = None if group_of is None else [group_of(method) for method in methods]
+            tables.append(
+                ResultTable(title, methods, columns, 100 * mean, 100 * half_width, groups)
+            )
+    return tables
+
+
+def mean_and_half_width(groups):
+    """Mean and 95 % half-width of grouped rows."""
+    return groups.mean(), 1.96 * groups.std() / groups.count() ** 0.5
+
+
+def summary_frame(rows, by):
+    """A tidy summary: one line per setting, method and metric.
+
+    Times are left out: they are the machine's, and differ from run to run.
+    """
+    from .._optional import require
+
+    pandas = require("pandas", "evaluation")
+    metrics = [name for name in METRIC_NAMES if name in rows]
+    keys = [*by, "method"]
+    frames = []
+    for metric in metrics:
+        groups = rows.groupby(keys, sort=False)[metric]
+        mean, half_width = mean_and_half_width(groups)
+        frame = pandas.DataFrame(
+            {"mean": mean, "half_width": half_width, "n_tasks": groups.count()}
+        ).reset_index()
+        frame.insert(len(keys), "metric", metric)
+        frames.append(frame)
+    return pandas.concat(frames, ignore_index=True)
+
+
+def _sections(rows, by):
+    if not by:
+        return [((), rows)]
+    return list(rows.groupby(list(by), sort=False))
+
+
+def _title(by, values) -> str:
+    parts = []
+    for name, value in zip(by, values, strict=True):
+        parts.append(f"{value}-shot" if name == "shots" else str(value).replace("_", " "))
+    return ", ".join(parts)

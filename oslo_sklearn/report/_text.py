@@ -1,0 +1,160 @@
+"""Tables as Markdown, LaTeX, reStructuredText and HTML."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_TEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "–": "--"}
+
+
+def to_markdown(tables):
+    """Tables in Markdown, the best of each column in bold.
+
+    Parameters
+    ----------
+    tables : list of ResultTable
+
+    Returns
+    -------
+    text : str
+    """
+    parts = []
+    for table in tables:
+        if table.title:
+            parts += [f"### {table.title}", ""]
+        head = (["family"] if table.groups else []) + ["method"]
+        parts.append(f"| {' | '.join([*head, *table.columns])} |")
+        parts.append(f"|{':--|' * len(head)}{'--:|' * len(table.columns)}")
+        for name, group, cells in _lines(table):
+            marked = [f"**{text}**" if is_best else text for text, is_best in cells]
+            front = [group or "", name] if table.groups else [name]
+            parts.append(f"| {' | '.join([*front, *marked])} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def to_latex(tables):
+    """Tables in LaTeX for the package booktabs, the best of each column in bold.
+
+    Parameters
+    ----------
+    tables : list of ResultTable
+
+    Returns
+    -------
+    text : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn.report import ResultTable, to_latex
+    >>> print(to_latex([ResultTable("", ["A"], ["AUROC"], np.array([[75.0]]),
+    ...                             np.array([[1.5]]))]))
+    % Needs \\usepackage{booktabs}.
+    \\begin{tabular}{lr}
+    \\toprule
+    Method & AUROC \\\\
+    \\midrule
+    A & \\textbf{75.00} {\\scriptsize $\\pm$ 1.50} \\\\
+    \\bottomrule
+    \\end{tabular}
+    <BLANKLINE>
+    """
+    parts = [r"% Needs \usepackage{booktabs}."]
+    for table in tables:
+        if table.title:
+            parts.append(f"% {table.title}")
+        n_columns = len(table.columns)
+        parts += [rf"\begin{{tabular}}{{l{'r' * n_columns}}}", r"\toprule"]
+        parts += [_tex_line("Method", map(_tex, table.columns)), r"\midrule"]
+        for i, (name, group, cells) in enumerate(_lines(table)):
+            if group:
+                parts += [r"\midrule"] if i else []
+                parts.append(rf"\multicolumn{{{n_columns + 1}}}{{l}}{{\emph{{{_tex(group)}}}}} \\")
+            parts.append(_tex_line(_tex(name), (_tex_cell(*cell) for cell in cells)))
+        parts += [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join(parts)
+
+
+def to_rst(tables):
+    """Tables in reStructuredText, the best of each column in bold.
+
+    Parameters
+    ----------
+    tables : list of ResultTable
+
+    Returns
+    -------
+    text : str
+    """
+    parts = []
+    for table in tables:
+        head = (["family"] if table.groups else []) + ["method"]
+        parts += [f".. list-table:: {table.title}".rstrip(), "   :header-rows: 1", ""]
+        parts += _rst_line([*head, *table.columns])
+        for name, group, cells in _lines(table):
+            front = [group or "", name] if table.groups else [name]
+            marked = [f"**{text}**" if is_best else text for text, is_best in cells]
+            parts += _rst_line([*front, *marked])
+        parts.append("")
+    return "\n".join(parts)
+
+
+def to_html(tables):
+    """Tables in HTML, the best of each column in bold.
+
+    Parameters
+    ----------
+    tables : list of ResultTable
+
+    Returns
+    -------
+    text : str
+    """
+    parts = []
+    for table in tables:
+        if table.title:
+            parts.append(f"<h3>{html.escape(table.title)}</h3>")
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in ["method", *table.columns])
+        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>")
+        for name, group, cells in _lines(table):
+            if group:
+                span = len(table.columns) + 1
+                parts.append(
+                    f'<tr class="family"><td colspan="{span}">{html.escape(group)}</td></tr>'
+                )
+            marked = "".join(
+                f"<td><b>{text}</b></td>" if is_best else f"<td>{text}</td>"
+                for text, is_best in cells
+            )
+            parts.append(f"<tr><td>{html.escape(name)}</td>{marked}</tr>")
+        parts.append("</tbody></table>")
+    return "\n".join(parts)
+
+
+def _lines(table):
+    """Name, group (where it begins) and cells of each row."""
+    groups = table.groups or [None] * len(table.rows)
+    before = [None, *groups[:-1]]
+    for name, group, previous, cells in zip(table.rows, groups, before, table.cells(), strict=True):
+        yield str(name), group if group != previous else None, cells
+
+
+def _tex(text) -> str:
+    return re.sub(r"[&%_#$–]", lambda match: _TEX[match[0]], str(text))
+
+
+def _tex_line(name, cells) -> str:
+    return " & ".join([name, *cells]) + r" \\"
+
+
+def _tex_cell(text, is_best) -> str:
+    mean, _, half_width = text.partition(" ± ")
+    mean = rf"\textbf{{{mean}}}" if is_best else _tex(mean)
+    return mean + (rf" {{\scriptsize $\pm$ {half_width}}}" if half_width else "")
+
+
+def _rst_line(cells) -> list[str]:
+    first, *others = cells
+    return [f"   * - {first}".rstrip(), *(f"     - {cell}".rstrip() for cell in others)]

@@ -1,0 +1,112 @@
+"""The method of the page Contributing is added as the page says, and passes every check."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import textwrap
+from itertools import product
+from pathlib import Path
+
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import oslo_sklearn
+from oslo_sklearn import FewShotOpenSetSplit, evaluate
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "contributing.rst"
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    block = re.search(
+        r"\.\. code-block:: python\n   :name: toy-method\n\n((?:(?:    .*)?\n)+)", PAGE.read_text()
+    )
+    return textwrap.dedent(block[1]).strip() + "\n"
+
+
+@pytest.fixture(scope="module")
+def toy(code, tmp_path_factory):
+    """The class, out of a file of its own, exported by the package as the page says."""
+    path = tmp_path_factory.mktemp("toy") / "toy_method_of_the_docs.py"
+    path.write_text(code)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oslo_sklearn, "NearestMean", module.NearestMean, raising=False)
+        patch.setattr(oslo_sklearn, "__all__", [*oslo_sklearn.__all__, "NearestMean"])
+        yield module.NearestMean
+    del sys.modules[path.stem]
+
+
+def test_it_is_short(code):
+    assert len(code.splitlines()) < 40
+
+
+def test_it_is_found(toy):
+    assert ("NearestMean", toy) in oslo_sklearn.all_estimators()
+
+
+def test_sklearn_checks(toy):
+    import test_common
+
+    for estimator in (toy(), toy(center="task"), test_common.at_fit(toy())):
+        expected = test_common.deferred_failures(estimator)
+        results = check_estimator(
+            estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
+        )
+        failed = [result["check_name"] for result in results if result["status"] == "failed"]
+        assert not failed
+        assert sum(result["status"] == "passed" for result in results) > 40
+
+
+def contract() -> list:
+    """The package's contract tests with their own parameters, `estimator` excepted."""
+    import test_common
+
+    cases = []
+    for name, function in inspect.getmembers(test_common.TestContract, inspect.isfunction):
+        if not name.startswith("test_"):
+            continue
+        marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
+        for values in product(*(mark.args[1] for mark in marks)):
+            given = {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}
+            cases.append(pytest.param(function, given, id=f"{name}-{given}"))
+    return cases
+
+
+@pytest.mark.parametrize(("function", "given"), contract())
+def test_contract(toy, function, given, tmp_path):
+    import test_common
+
+    if "tmp_path" in inspect.signature(function).parameters:
+        given = {**given, "tmp_path": tmp_path}
+    function(test_common.TestContract(), estimator=toy(), **given)
+
+
+def test_parameters_are_documented(toy):
+    pytest.importorskip("numpydoc")
+    from numpydoc.docscrape import ClassDoc
+
+    documented = [field.name for field in ClassDoc(toy)["Parameters"]]
+    assert documented == list(inspect.signature(toy).parameters)
+
+
+def test_it_is_in_the_table_of_methods(toy, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    import generate
+
+    row = generate._describe("NearestMean", toy)
+    assert row["family"] == "inductive"
+    assert not any(row[key] for key in ("needs_query", "needs_base", "batch_dependent"))
+    assert "oslo_sklearn.NearestMean" in generate.api_page()
+
+
+def test_it_can_be_evaluated(toy, task):
+    split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=2, n_tasks=6)
+    rows = evaluate(toy(), task.query_X, task.query_y, split, progress=False)
+    assert rows["auroc"].mean() > 0.7

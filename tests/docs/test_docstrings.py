@@ -1,0 +1,87 @@
+"""Docstrings say what signatures say."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+
+import pytest
+
+import oslo_sklearn
+
+pytest.importorskip("numpydoc")
+from numpydoc.docscrape import ClassDoc, FunctionDoc
+
+IGNORED = ("self", "cls")
+
+
+def public_objects() -> dict:
+    """Classes and functions that users can name, and the package's own methods of the classes."""
+    found = {}
+    modules = ["", ".metrics", ".presets", ".features", ".plotting", ".recipes"]
+    for suffix in modules:
+        try:
+            module = importlib.import_module(f"oslo_sklearn{suffix}")
+        except ModuleNotFoundError:
+            continue
+        for name in module.__all__:
+            obj = getattr(module, name)
+            if inspect.isclass(obj) or inspect.isfunction(obj):
+                found[f"{obj.__module__}.{name}"] = obj
+    for name, cls in [item for item in found.items() if inspect.isclass(item[1])]:
+        for attribute, member in inspect.getmembers(cls):
+            member = inspect.unwrap(member) if callable(member) else member
+            is_ours = str(getattr(member, "__module__", "")).startswith("oslo_sklearn")
+            if not attribute.startswith("_") and inspect.isroutine(member) and is_ours:
+                found[f"{name}.{attribute}"] = member
+    return found
+
+
+OBJECTS = public_objects()
+
+
+def documented(obj) -> list[str]:
+    doc = ClassDoc(obj) if inspect.isclass(obj) else FunctionDoc(obj)
+    sections = (*doc["Parameters"], *doc["Other Parameters"])
+    return [name.strip().lstrip("*") for field in sections for name in field.name.split(",")]
+
+
+def accepted(obj) -> list[str]:
+    return [name for name in inspect.signature(obj).parameters if name not in IGNORED]
+
+
+def is_data(obj) -> bool:
+    """A named tuple's fields are its attributes."""
+    return inspect.isclass(obj) and issubclass(obj, tuple)
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_parameters_are_those_of_the_signature(name):
+    obj = OBJECTS[name]
+    doc = inspect.getdoc(obj)
+    assert doc, "no docstring"
+    if is_data(obj):
+        listed = [field.name for field in ClassDoc(obj)["Attributes"]]
+        assert not listed or listed == list(obj._fields)
+    elif inspect.isclass(obj) or "Parameters\n" in doc:
+        # What has no section says in a line whose parameters it takes.
+        assert sorted(documented(obj)) == sorted(accepted(obj))
+
+
+@pytest.mark.parametrize(("name", "cls"), oslo_sklearn.all_estimators())
+class TestEstimators:
+    def test_defaults_are_those_of_the_signature(self, name, cls):
+        defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
+        for field in ClassDoc(cls)["Parameters"]:
+            if "default=" not in field.type:
+                continue
+            stated = field.type.split("default=")[1].strip()
+            for each in field.name.split(","):
+                assert ast.literal_eval(stated) == defaults[each.strip()], each
+
+    def test_sections(self, name, cls):
+        doc = ClassDoc(cls)
+        assert doc["Summary"]
+        assert doc["Attributes"]
+        assert doc["Examples"]

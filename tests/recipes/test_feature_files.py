@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from oslo_sklearn.recipes import load_features, save_features
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+Y = np.array(["owl", "jay", "owl", "emu"])
+SPLIT = np.array(["base", "novel", "base", "val"])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("labels", [Y, np.array([3, -1, 3, 7])])
+@pytest.mark.parametrize("split", [SPLIT, None])
+def test_what_is_saved_is_read(suffix, labels, split, tmp_path):
+    path = tmp_path / f"birds{suffix}"
+    save_features(path, X, labels, split)
+    found = load_features(str(path))
+    assert found.name == "birds"
+    np.testing.assert_array_equal(found.X, X)
+    np.testing.assert_array_equal(found.y, labels)
+    assert (found.split is None) == (split is None)
+    if split is None:
+        assert found.base is None
+        assert len(found.part("novel")[0]) == 4
+    else:
+        np.testing.assert_array_equal(found.part("novel")[0], X[1:2])
+        np.testing.assert_array_equal(found.base[1], labels[[0, 2]])
+        with pytest.raises(ValueError, match=r"no rows of split 'test'; it has 'base', 'novel'"):
+            found.part("test")
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [(np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64), (int, float)],
+)
+def test_types(given, read, tmp_path):
+    np.savez(tmp_path / "f.npz", X=X.astype(given), y=Y)
+    assert load_features(tmp_path / "f.npz").X.dtype == read
+
+
+def test_safetensors_of_others(tmp_path):
+    """Half precision without names: integers are the labels, 0, 1 and 2 the splits."""
+    path = tmp_path / "f.safetensors"
+    tensors = {"X": torch.from_numpy(X).bfloat16(), "y": torch.tensor([5, 6, 5, 7])}
+    save_file({**tensors, "split": torch.tensor([0, 2, 0, 1], dtype=torch.uint8)}, path)
+    found = load_features(path)
+    assert found.X.dtype == np.float32
+    assert found.y.tolist() == [5, 6, 5, 7]
+    assert found.split.tolist() == SPLIT.tolist()
+    save_file(tensors, path, metadata={"classes": '["a", "b"]'})
+    with pytest.raises(ValueError, match="beyond the 2 names"):
+        load_features(path)
+
+
+@pytest.mark.parametrize("name", ["f.pickle", "f.pkl", "f.plk", "f.pt", "f.npz"])
+def test_pickles_are_refused_with_advice(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(pickle.dumps({0: X}))
+    with pytest.raises(ValueError, match=r"not read.*np\.savez"):
+        load_features(path)
+
+
+def test_the_advice_works(tmp_path):
+    """What the message tells to type turns a dict of class to rows into a readable file."""
+    path = tmp_path / "f.pickle"
+    path.write_bytes(pickle.dumps({"owl": torch.ones(2, 3), "jay": np.zeros((1, 3))}))
+    with pytest.raises(ValueError) as refusal:
+        load_features(path)
+    advice = str(refusal.value).split("`")[1].replace("features.npz", str(tmp_path / "f.npz"))
+    exec(advice, {"np": np, "pickle": pickle, "path": path})
+    assert load_features(tmp_path / "f.npz").y.tolist() == ["owl", "owl", "jay"]
+
+
+def test_objects_inside_npz_are_refused(tmp_path):
+    np.savez(tmp_path / "f.npz", X=X, y=Y.astype(object))
+    with pytest.raises(ValueError, match="not read: save labels as strings"):
+        load_features(tmp_path / "f.npz")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"X": X}, "no field 'y'"),
+        ({"X": X[0], "y": Y}, r"\(n_samples, n_features\)"),
+        ({"X": X, "y": Y[:3]}, r"y must be of shape \(4,\); got \(3,\)"),
+        ({"X": X, "y": Y, "split": SPLIT[:2]}, "split must be of shape"),
+        ({"X": X * np.nan, "y": Y}, "NaN"),
+    ],
+)
+def test_bad_fields(fields, message, tmp_path):
+    np.savez(tmp_path / "f.npz", **fields)
+    with pytest.raises(ValueError, match=message):
+        load_features(tmp_path / "f.npz")
+
+
+def test_bad_files(tmp_path):
+    for name in ("f.npz", "f.safetensors"):
+        (tmp_path / name).write_bytes(b"nonsense, and no archive")
+        with pytest.raises(ValueError, match=r"cannot be read|not read"):
+            load_features(tmp_path / name)
+    with pytest.raises(ValueError, match=r"expected a feature file in \.npz or \.safetensors"):
+        load_features("features.csv")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load_features(tmp_path / "none.npz")
+    with pytest.raises(ValueError, match=r"\.npz or \.safetensors"):
+        save_features(tmp_path / "f.csv", X, Y)
