@@ -124,6 +124,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         shape = EpisodeShape(n_way, n_shot, n_query, self._open_episodes)
         rows, codes = self._check_base(base_X, base_y, shape, "base_X", "base_y")
         if validation is not None:
+            if not isinstance(validation, tuple | list) or len(validation) != 2:
+                raise ValueError(f"validation must be a tuple (X, y); got {type(validation)}.")
             held_rows, held_codes = self._check_base(
                 *validation, shape, "validation[0]", "validation[1]", rows.shape[1]
             )
@@ -149,16 +151,21 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
             seed=seed,
             rates=self._rates,
         )
-        best, curve = train(
-            dict(zip(names, self._start(rows, codes, seed), strict=True)),
-            EpisodePool(rows, codes, shape, self._prepare_together),
-            EpisodePool(held_rows, held_codes, shape, self._prepare_together),
-            recipe,
-            fingerprint=self._fingerprint(settings, data),
-            checkpoint_path=checkpoint_path,
-            progress=progress,
-        )
-        self.head_ = Head(self._kind, best)
+        with torch.inference_mode(False), torch.enable_grad():
+            best, curve = train(
+                dict(zip(names, self._start(rows, codes, seed), strict=True)),
+                EpisodePool(rows, codes, shape, self._prepare_together),
+                EpisodePool(held_rows, held_codes, shape, self._prepare_together),
+                recipe,
+                fingerprint=self._fingerprint(settings, data),
+                checkpoint_path=checkpoint_path,
+                progress=progress,
+            )
+        if not np.isfinite(curve[0][2]):
+            raise ValueError("base_X: the loss is not finite from the start; scale the features.")
+        for name in set(vars(self)) - set(self.get_params(deep=False)):
+            delattr(self, name)  # a task that was solved with another head is over
+        self.head_ = self._trained = Head(self._kind, best)
         self.training_curve_ = np.array(curve)
         return self
 
@@ -184,7 +191,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         """The head that the parameters name, or the one that was trained."""
         head = self.head
         if head is None:
-            head = getattr(self, "head_", None)
+            head = getattr(self, "_trained", None)
             if head is None:
                 name = type(self).__name__
                 raise NotFittedError(
@@ -225,6 +232,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     def _check_base(self, X, y, shape: EpisodeShape, X_name, y_name, n_features=None):
         scratch = clone(self)  # validation sets attributes, and training may fail later
         rows = check_rows(scratch, X, X_name, reset=True).float()
+        if not bool(torch.isfinite(rows).all()):
+            raise ValueError(f"{X_name} holds values too large for float32.")
         if n_features is not None and rows.shape[1] != n_features:
             raise ValueError(f"{X_name} has {rows.shape[1]} features, but base_X has {n_features}.")
         try:

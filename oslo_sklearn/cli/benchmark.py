@@ -50,7 +50,7 @@ def add_parser(commands):
 
 
 def _add_recipe(recipes, name, text):
-    parser = recipes.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser = recipes.add_parser(name, help=text, description=f"{_sentence(text)}.")
     many = name in _MANY_FILES
     parser.add_argument(
         "features", nargs="+" if many else 1, help=".npz or .safetensors with X, y, split"
@@ -96,7 +96,7 @@ def run(args) -> int:
         args.recipe,
         rows,
         tables,
-        title=f"{_RECIPES[args.recipe]}: {names}",
+        title=f"{_sentence(_RECIPES[args.recipe])}: {names}",
         note=_note(args),
         by=by,
         figures=_figures(args, rows, sets),
@@ -107,6 +107,10 @@ def run(args) -> int:
     print(report.to_markdown(tables))
     print("\n".join(str(path) for path in paths))
     return 0
+
+
+def _sentence(text) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _check(args):

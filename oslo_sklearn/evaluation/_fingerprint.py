@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType
 
@@ -53,7 +54,12 @@ def _parts(value) -> list:
     if isinstance(value, list | tuple):
         return list(value)
     if hasattr(value, "get_params"):
-        return [value.get_params(deep=False)]
+        params = value.get_params(deep=False)
+        head = params.get("head")
+        is_path = isinstance(head, str | os.PathLike) and os.path.isfile(head)
+        if is_path and hasattr(value, "_resolve_head"):
+            params["head"] = value._resolve_head()  # what the file holds counts, not its name
+        return [params]
     reduced = value.__reduce_ex__(4)  # what pickle would store
     if isinstance(reduced, str):
         return [reduced]

@@ -113,7 +113,7 @@ def resolve_device(device):
         raise ValueError(
             f"device={device!r} is not a device: expected 'auto' or e.g. 'cpu', 'cuda:0', 'mps'"
         ) from error
-    if not available.get(resolved.type, True):
+    if not available.get(resolved.type, False):
         raise ValueError(f"device={device!r}: torch finds no {resolved.type} device here")
     return resolved
 

@@ -108,11 +108,14 @@ def _from_csv(path):
                 f"its first line is {', '.join(rows.fieldnames or ()) or 'empty'!r}"
             )
         records = []
-        for row in rows:
-            wanted = [row[path_column]] + ([row[label_column]] if label_column else [])
-            if not all(wanted):
-                raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: an empty cell")
-            records.append(wanted)
+        try:
+            for row in rows:
+                wanted = [row[path_column]] + ([row[label_column]] if label_column else [])
+                if not all(wanted):
+                    raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: an empty cell")
+                records.append(wanted)
+        except csv.Error as error:
+            raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: {error}") from error
     if not records:
         raise ValueError(f"{os.fspath(path)!r} lists no image")
     paths = _as_strings(path.parent / record[0] for record in records)

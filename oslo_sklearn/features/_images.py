@@ -135,6 +135,8 @@ def to_rgb(image):
     (255, 255, 255)
     """
     image.load()
+    if not all(image.size):
+        raise ValueError("the image has no pixels")
     image = _upright(image)
     if image.mode == "RGB" and "transparency" not in image.info:
         return image

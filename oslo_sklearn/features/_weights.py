@@ -111,9 +111,10 @@ def _check_entries(own, loaded, what):
             f"({', '.join(unknown[:3]) or 'none'})"
         )
     for name, value in loaded.items():
-        if value.shape != own[name].shape:
+        shape = getattr(value, "shape", None)
+        if shape != own[name].shape:
             raise ValueError(
-                f"{what}: {name!r} has shape {tuple(value.shape)}, "
+                f"{what}: {name!r} has shape {None if shape is None else tuple(shape)}, "
                 f"the model expects {tuple(own[name].shape)}"
             )
 

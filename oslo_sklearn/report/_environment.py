@@ -31,7 +31,7 @@ def environment(**extra):
     """
     from .. import __version__
 
-    entries = {name.replace("_", " "): str(value) for name, value in extra.items()}
+    entries = {name: str(value) for name, value in extra.items()}
     entries["oslo_sklearn"] = __version__
     entries["Python"] = platform.python_version()
     for name in _PACKAGES:

@@ -71,13 +71,14 @@ def replacement_change(
         chosen = prototypes.gather(-2, _along_features(nearest, prototypes))
         return (rows - chosen).square().sum(-1)
     n_tasks, n_classes, n_features = prototypes.shape
-    step = max(1, _MOST_ENTRIES // max(1, rows.shape[1] * n_classes * n_features))
-    parts = [
-        _replacement_change(
-            prototypes[i : i + step], rows[i : i + step], nearest[i : i + step], weights
-        )
-        for i in range(0, n_tasks, step)
-    ]
+    n_rows = max(1, _MOST_ENTRIES // (n_classes * max(n_classes, n_features)))
+    step = max(1, n_rows // max(1, rows.shape[1]))
+    parts = []
+    for first in range(0, n_tasks, step):
+        at = slice(first, first + step)
+        tiles = zip(rows[at].split(n_rows, 1), nearest[at].split(n_rows, 1), strict=True)
+        changes = [_replacement_change(prototypes[at], x, c, weights) for x, c in tiles]
+        parts.append(torch.cat(changes, 1))
     return torch.cat(parts)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers import make_task
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from oslo_sklearn.baselines._feat import FEAT
@@ -17,6 +18,7 @@ from oslo_sklearn.baselines._simpleshot import SimpleShot
 from oslo_sklearn.baselines._snatcher import SnatcherF
 from oslo_sklearn.baselines._tane import TANE
 from oslo_sklearn.evaluation import evaluate, make_open_set_scorer
+from oslo_sklearn.evaluation._fingerprint import digest
 from oslo_sklearn.metrics import auroc
 from oslo_sklearn.solvers import attention
 from oslo_sklearn.tasks import FewShotOpenSetSplit
@@ -108,9 +110,10 @@ def test_snatcher_in_pieces(small, monkeypatch):
     prototypes, rows = torch.randn(6, 4, D).double(), torch.randn(6, 9, D).double()
     nearest = torch.randint(4, (6, 9))
     whole = attention.replacement_change(prototypes, rows, nearest, weights)
-    monkeypatch.setattr(attention, "_MOST_ENTRIES", 2 * 9 * 4 * D)
-    pieces = attention.replacement_change(prototypes, rows, nearest, weights)
-    torch.testing.assert_close(pieces, whole)
+    for most_entries in (2 * 9 * 4 * D, 2 * 4 * D, 1):  # two tasks, two rows, one row
+        monkeypatch.setattr(attention, "_MOST_ENTRIES", most_entries)
+        pieces = attention.replacement_change(prototypes, rows, nearest, weights)
+        torch.testing.assert_close(pieces, whole)
 
 
 @pytest.mark.parametrize("outlier_score", ["distance", "msp"])
@@ -226,6 +229,39 @@ def labelled_rows(n_features=8):
     y = np.repeat(np.arange(24), 12)
     X = rng.normal(size=(24, n_features))[y] + 0.4 * rng.normal(size=(len(y), n_features))
     return X.astype(np.float32), y
+
+
+SHORT = {"n_episodes": 8, "n_way": 3, "n_query": 5, "batch_size": 4, "progress": False}
+
+
+def test_training_anew_forgets_the_task_of_the_old_head():
+    X, y = labelled_rows()
+    trained = SnatcherF().fit_base(X, y, random_state=0, **SHORT).fit(X[:36:12], y[:36:12], X)
+    assert trained.outlierness_.shape == (len(X),)
+    with torch.inference_mode():
+        trained.fit_base(2 * X + 1, y, random_state=1, **SHORT)
+    assert not hasattr(trained, "outlierness_")
+    with pytest.raises(NotFittedError):
+        trained.score_samples(X)
+
+
+def test_bad_base_data_is_named():
+    X, y = labelled_rows()
+    with pytest.raises(ValueError, match="base_X holds values too large"):
+        FEAT().fit_base(X.astype(np.float64) * 1e200, y, **SHORT)
+    with pytest.raises(ValueError, match="validation must be a tuple"):
+        FEAT().fit_base(X, y, validation=X, **SHORT)
+    with pytest.raises(NotFittedError, match="no head"):
+        FEAT(head="untrained").fit(X[:2], [0, 1]).set_params(head=None).fit(X[:2], [0, 1])
+
+
+def test_stored_results_know_what_a_head_file_holds(tmp_path):
+    path = tmp_path / "head.pth"
+    digests = []
+    for seed in (0, 1):
+        random_head("FEAT", seed=seed).save(path)
+        digests.append(digest(FEAT(head=str(path))))
+    assert digests[0] != digests[1]
 
 
 def test_evaluate_and_grid_search_keep_the_head():
