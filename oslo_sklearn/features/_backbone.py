@@ -133,6 +133,11 @@ def _load(model_name, weights, weights_id, device):
 
 
 def _to_pixels(image, config):
+    settings = dict(config)
+    side = min(settings["input_size"][1:]) / settings["crop_pct"]
+    limit = require("PIL.Image", "features").MAX_IMAGE_PIXELS
+    if limit and side**2 * max(image.size) / min(image.size) > 2 * limit:
+        raise ValueError(f"{image.width} x {image.height} pixels are too narrow to be resized")
     return np.moveaxis(np.asarray(_geometry(config)(image)), 0, 2)
 
 

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oslo_sklearn._optional import require
-from oslo_sklearn.features._images import content_key, image_path, prepare, reason
+from oslo_sklearn.features._images import Prepared, content_key, image_path, prepare, reason
 
 
 class FailedImage(NamedTuple):
@@ -72,6 +72,16 @@ class Extraction:
                 self._fill([index], feature)
         return groups
 
+    def _submit(self, pool, job, image):
+        try:
+            if self.num_workers and hasattr(image, "load"):
+                image.load()  # a lazy PIL image would be decoded while it is pickled
+        except Exception as error:  # decoders of broken files raise nearly anything
+            failed = Future()
+            failed.set_result(Prepared(None, None, reason(error)))
+            return failed
+        return pool.submit(job, image)
+
     def _decoded(self, groups):
         job = partial(prepare, to_pixels=self.backbone.to_pixels())
         ahead = 2 * self.batch_size
@@ -80,7 +90,7 @@ class Extraction:
         with _decoders(self.num_workers) as pool:
             pending = deque()
             for indices in groups.values():
-                pending.append((indices, pool.submit(job, self.images[indices[0]])))
+                pending.append((indices, self._submit(pool, job, self.images[indices[0]])))
                 if len(pending) > ahead:
                     indices, future = pending.popleft()
                     yield indices, future.result()

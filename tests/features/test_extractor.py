@@ -235,13 +235,20 @@ def test_bad_file_is_named_by_the_error(paths, tmp_path):
             extractor().transform([paths[0], str(path)])
 
 
-def test_bad_image_in_memory_is_named_by_its_index(paths, tmp_path):
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_bad_image_in_memory_is_named_by_its_index(paths, tmp_path, num_workers):
     (tmp_path / "cut.jpg").write_bytes(b"")
     Image.fromarray(PIXELS[0]).save(tmp_path / "cut.jpg")
     data = (tmp_path / "cut.jpg").read_bytes()
     (tmp_path / "cut.jpg").write_bytes(data[: len(data) // 2])
     with Image.open(tmp_path / "cut.jpg") as lazy, pytest.raises(ValueError, match=r"'X\[1\]'"):
-        extractor().transform([paths[0], lazy])
+        extractor(num_workers=num_workers).transform([paths[0], lazy])
+
+
+def test_images_that_cannot_be_resized_are_named(paths):
+    for size in ((0, 0), (60_000, 1)):
+        with pytest.raises(ValueError, match=r"cannot read image 'X\[1\]': .*pixels"):
+            extractor().transform([paths[0], Image.new("RGB", size)])
 
 
 def test_nothing_readable_gives_no_rows():
