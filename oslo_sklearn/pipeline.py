@@ -56,3 +56,10 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
             "sklearn.set_config(enable_metadata_routing=True)."
         )
     return make_pipeline(*steps, memory=memory, transform_input=["query_X"], verbose=verbose)
+
+
+def last_step(estimator):
+    """What a pipeline ends in."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator

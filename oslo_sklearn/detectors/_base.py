@@ -7,13 +7,13 @@ import warnings
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import HasMethods
 from torch import Tensor
 
 from .._docs import shared_docs
 from ..base import Answer, FewShotOpenSetClassifier, Solution, State
 from ..baselines._simpleshot import SimpleShot
+from ..pipeline import last_step
 from ..solvers.geometry import Task
 
 _CLASSIFIER = """\
@@ -120,13 +120,6 @@ class ObjectDetector(DetectorBase):
 
     def _score(self, state, rows):
         return map_tasks("decision_function", state["detector"], rows)
-
-
-def last_step(estimator):
-    """What a pipeline ends in."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
 
 
 def as_array(rows: Tensor) -> np.ndarray:

@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.svm import OneClassSVM
 from sklearn.utils._param_validation import HasMethods
 
-from ._base import ObjectDetector, detector_docs, last_step, map_tasks
+from ..pipeline import last_step
+from ._base import ObjectDetector, detector_docs, map_tasks
 from ._pca import effective_rank
 
 

@@ -10,13 +10,13 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
 from .._validation import check_center
 from ..base import FewShotOpenSetClassifier
 from ..oslo import OSLO
+from ..pipeline import last_step
 from ..solvers.oslo_gram import solve_oslo_tasks
 from ._scorer import transduce
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
@@ -39,9 +39,7 @@ class Solved(NamedTuple):
 
 def check_method(estimator) -> None:
     """Refuse what cannot be evaluated on clones."""
-    last = estimator
-    while isinstance(last, Pipeline):
-        last = last.steps[-1][1]
+    last = last_step(estimator)
     if not (hasattr(estimator, "fit") and hasattr(last, "transduce")):
         raise TypeError(
             "expected an estimator of this package, or a Pipeline that ends in one (fit and "
