@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -52,8 +52,9 @@ class LabelledPool:
 
     def known(self, tasks: TaskBatch) -> np.ndarray:
         """True class of each query row (B, n) as a position in its task's classes, -1: outlier."""
-        matches = self.codes[tasks.query][..., None] == tasks.classes[:, None, :]
-        return np.where(matches.any(-1), matches.argmax(-1), -1)
+        places = np.full((len(tasks.classes), len(self.labels)), -1, dtype=np.int32)
+        np.put_along_axis(places, tasks.classes, np.arange(tasks.classes.shape[1]), axis=1)
+        return np.take_along_axis(places, self.codes[tasks.query], axis=1)
 
 
 def draw_tasks(split, pool: LabelledPool) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -76,26 +77,21 @@ def draw_tasks(split, pool: LabelledPool) -> list[tuple[np.ndarray, np.ndarray]]
 
 def cut_tasks(tasks, pool: LabelledPool, size) -> list[TaskBatch]:
     """Runs of consecutive tasks of one shape, at most ``size(n_rows)`` tasks each."""
-
-    def shape(numbered):
-        support, query = numbered[1]
-        return len(support), len(query), len(set(pool.codes[support].tolist()))
-
     batches = []
-    for (n_support, n_query, _), run in groupby(enumerate(tasks), shape):
-        run = list(run)
-        step = size(n_support + n_query)
-        batches += [_stack(run[i : i + step], pool) for i in range(0, len(run), step)]
+    for _, numbered in groupby(enumerate(tasks), lambda at: (len(at[1][0]), len(at[1][1]))):
+        numbers, run = zip(*numbered, strict=True)
+        index = np.array(numbers)
+        support, query = (np.stack(part) for part in zip(*run, strict=True))
+        codes = pool.codes[support]
+        ordered = np.sort(codes, axis=1)
+        is_new = np.ones(ordered.shape, dtype=bool)
+        np.not_equal(ordered[:, 1:], ordered[:, :-1], out=is_new[:, 1:])
+        ends = np.flatnonzero(np.diff(is_new.sum(axis=1))) + 1  # of runs with as many classes
+        step = size(support.shape[1] + query.shape[1])
+        for first, last in pairwise([0, *ends.tolist(), len(index)]):
+            for start in range(first, last, step):
+                at = slice(start, min(start + step, last))
+                classes = ordered[at][is_new[at]].reshape(at.stop - start, -1)
+                labels = (codes[at, :, None] > classes[:, None, :]).sum(-1)
+                batches.append(TaskBatch(index[at], support[at], query[at], classes, labels))
     return batches
-
-
-def _stack(numbered, pool: LabelledPool) -> TaskBatch:
-    index = np.array([t for t, _ in numbered])
-    support, query = (np.stack(part) for part in zip(*(task for _, task in numbered), strict=True))
-    codes = pool.codes[support]
-    ordered = np.sort(codes, axis=1)
-    is_new = np.ones(ordered.shape, dtype=bool)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=is_new[:, 1:])
-    classes = ordered[is_new].reshape(len(index), -1)
-    labels = (codes[..., None] > classes[:, None, :]).sum(-1)
-    return TaskBatch(index, support, query, classes, labels)

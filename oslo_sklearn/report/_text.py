@@ -156,5 +156,7 @@ def _tex_cell(text, is_best) -> str:
 
 
 def _rst_line(cells) -> list[str]:
+    # An @ would make an address of a name; a number and its half-width stay on one line.
+    cells = [cell.replace("@", "\\@").replace(" ± ", "\u00a0±\u00a0") for cell in cells]
     first, *others = cells
     return [f"   * - {first}".rstrip(), *(f"     - {cell}".rstrip() for cell in others)]

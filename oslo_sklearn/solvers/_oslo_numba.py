@@ -1,7 +1,8 @@
 """OSLO's tasks one after the other, compiled: a task stays in a core's cache.
 
-A task's *block* is either its unit rows ``(R, d)``, support first, or their cosines ``(R, R)``.
-Weights ``(K, R)`` say how much of each row a prototype takes.
+A task's *block* is either its centred rows ``(R, d)``, support first, or their products
+``(R, R)``; what scales rows to unit norm is kept beside it and joins the narrow sides of products.
+Weights ``(K, R)`` say how much of each unit row a prototype takes.
 """
 
 from __future__ import annotations
@@ -30,54 +31,63 @@ def _length(x, floor):
 
 
 @_compiled
-def _unit_rows(pool, rows, n_center, unit, noise, block, lengths):
-    """Centre rows on the mean of the first `n_center`, and scale them to unit norm."""
-    n_features = pool.shape[1]
+def _mean(pool, rows):
+    """Mean of rows, summed up in double precision four by four."""
+    n_features, whole = pool.shape[1], rows.size - rows.size % 4
     mean = np.zeros(n_features)
-    for i in range(n_center):
-        x = pool[rows[i]]
+    for i in range(0, whole, 4):
+        a, b, c, d = pool[rows[i]], pool[rows[i + 1]], pool[rows[i + 2]], pool[rows[i + 3]]
         for j in range(n_features):
-            mean[j] += x[j]
-    center = np.empty(n_features, pool.dtype)
-    largest = pool.dtype.type(0)
-    for j in range(n_features):
-        center[j] = mean[j] / max(n_center, 1)
-        largest = max(largest, abs(center[j]))
-    floor = noise * largest
+            mean[j] += (a[j] + b[j]) + (c[j] + d[j])
+    for i in range(whole, rows.size):
+        a = pool[rows[i]]
+        for j in range(n_features):
+            mean[j] += a[j]
+    return (mean / max(rows.size, 1)).astype(pool.dtype)
+
+
+@_compiled
+def _centred_rows(pool, rows, n_center, noise, block, lengths, scale):
+    """Centre rows on the mean of the first `n_center`; their lengths, and one over these."""
+    center = _mean(pool, rows[:n_center])
+    floor = noise * np.abs(center).max()
     for i in range(rows.size):
         x, out = pool[rows[i]], block[i]
         square = pool.dtype.type(0)
-        for j in range(n_features):
+        for j in range(x.size):
             out[j] = x[j] - center[j]
             square += out[j] * out[j]
         lengths[i] = math.sqrt(square)
         # Most rows are longer than noise for sure, and their squares inside float32's range.
-        if not max(n_features * floor**2, 1e-25) < square < 1e37:
+        if not max(x.size * floor**2, 1e-25) < square < 1e37:
             lengths[i] = _length(out, floor)
-        if unit:
-            scale = pool.dtype.type(1 / lengths[i] if lengths[i] > 0 else 0)
-            for j in range(n_features):
-                out[j] *= scale
+        scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
 
 
 @_compiled
-def _cosines(gram, rows, n_center, floor, block, lengths):
-    """Centre and scale as `_unit_rows` does; False where rounding would show."""
-    n_rows = rows.size
+def _centred_products(gram, rows, centers, floor, block, lengths, scale):
+    """Centre on the mean of `centers`, as `_centred_rows`; False where rounding would show.
+
+    Rows are ascending, so that only the lower triangle of the Gram matrix is read.
+    """
+    n_rows, n_center = rows.size, centers.size
     for i in range(n_rows):
         of_row = gram[rows[i]]
-        for j in range(n_rows):
+        for j in range(i + 1):
             block[i, j] = of_row[rows[j]]
+    for i in range(n_rows):
+        for j in range(i):
+            block[j, i] = block[i, j]
     mean = np.zeros(n_rows)
-    for i in range(n_center):
+    for i in centers:
         for j in range(n_rows):
             mean[j] += block[i, j]
     of_mean = 0.0
     for j in range(n_rows):
         mean[j] /= max(n_center, 1)
-        if j < n_center:
-            of_mean += mean[j] / n_center
-    shift, scale = np.empty((2, n_rows), block.dtype)
+    for j in centers:
+        of_mean += mean[j] / n_center
+    shift = np.empty(n_rows, block.dtype)
     largest, smallest = 0.0, np.inf
     for i in range(n_rows):
         square = block[i, i] - 2 * mean[i] + of_mean
@@ -87,7 +97,7 @@ def _cosines(gram, rows, n_center, floor, block, lengths):
         scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
     for i in range(n_rows):
         for j in range(n_rows):
-            block[i, j] = (block[i, j] - (shift[i] + shift[j])) * (scale[i] * scale[j])
+            block[i, j] -= shift[i] + shift[j]
     return n_center == 0 or smallest > floor * largest
 
 
@@ -178,63 +188,89 @@ def _products(block, sums, products):
 
 
 @_compiled
-def _log_likelihood(block, is_gram, weights, n_used, cosine, squares, sums, log_p):
+def _log_likelihood(block, is_gram, weights, n_used, scale, cosine, squares, scaled, sums, log_p):
     """`log_p` (K, R) under the prototypes of `weights`; the smallest relative norm of these."""
     n_classes, n_rows = log_p.shape
     smallest = np.inf
+    for k in range(n_classes):
+        for i in range(n_used):
+            scaled[k, i] = weights[k, i] * scale[i]
     if is_gram:
-        _weighted_sums(block, weights, n_used, log_p)
+        _weighted_sums(block, scaled, n_used, log_p)
     else:
-        _weighted_sums(block, weights, n_used, sums)
+        _weighted_sums(block, scaled, n_used, sums)
         _products(block, sums, log_p)
     for k in range(n_classes):
         weight, square = 0.0, 0.0
         for i in range(n_used):
             weight += weights[k, i]
-            square += weights[k, i] * log_p[k, i] if is_gram else 0
+            square += scaled[k, i] * log_p[k, i] if is_gram else 0
         for j in range(0 if is_gram else sums.shape[1]):
             square += sums[k, j] * sums[k, j]
         norm = math.sqrt(max(square, 0.0))
         smallest = min(smallest, norm / weight)
         if cosine:
-            scale = block.dtype.type(1 / norm if norm > 1e-6 * weight else 0)
+            of_class = block.dtype.type(1 / norm if norm > 1e-6 * weight else 0)
             for i in range(n_rows):
-                log_p[k, i] *= scale
+                log_p[k, i] *= of_class * scale[i]
         else:
-            scale, of_prototype = 1 / weight, square / weight**2
+            of_class, of_prototype = 1 / weight, square / weight**2
             for i in range(n_rows):
-                log_p[k, i] = log_p[k, i] * scale - (squares[i] + of_prototype) / 2
+                product = log_p[k, i] * scale[i] * of_class
+                log_p[k, i] = product - (squares[i] + of_prototype) / 2
     return smallest
 
 
 @_compiled
-def _update(log_p, n_support, lambda_z, lambda_xi, inlierness, z, logit_xi, weights):
-    """One update of inlierness, then assignments; the weights of the query's rows follow."""
-    n_classes, one = len(log_p), log_p.dtype.type(1)
-    for i in range(logit_xi.size):
-        at = n_support + i
-        fit, largest = log_p.dtype.type(0), log_p[0, at]
-        for k in range(n_classes):
-            fit += z[k, i] * log_p[k, at]
-            largest = max(largest, log_p[k, at])
-        logit_xi[i] = fit / lambda_xi
-        xi = one / (one + math.exp(-logit_xi[i])) if inlierness else one
-        total = log_p.dtype.type(0)
-        for k in range(n_classes):
-            power = (log_p[k, at] - largest) * xi / lambda_z
-            z[k, i] = math.exp(power) if power > -50 else 0  # subnormal numbers are slow
-            total += z[k, i]
-        for k in range(n_classes):
-            z[k, i] /= total
-            weights[k, at] = z[k, i] * xi if xi > 1e-15 else 0
+def _exp(x):
+    """Exponential of x in [-50, 0], out of sums and products alone: loops over it vectorise."""
+    y = np.float64(max(x, -50.0)) / 256
+    power = 1 + y / 9
+    for n in (8, 7, 6, 5, 4, 3, 2, 1):
+        power = 1 + power * y / n
+    for _ in range(8):
+        power *= power
+    return power
 
 
 @_compiled
-def _read(log_p, n_support, logit_xi, codes, scores):
-    for i in range(codes.size):
+def _update(log_p, query, lambda_z, lambda_xi, inlierness, z, logit_xi, weights):
+    """One update of inlierness, then assignments; the weights of the query's rows follow."""
+    n_classes, n_query = z.shape
+    cosines = np.empty((n_classes, n_query), log_p.dtype)
+    largest = np.full(n_query, -np.inf, log_p.dtype)
+    total = np.zeros(n_query, log_p.dtype)
+    xi = np.ones(n_query, log_p.dtype)
+    logit_xi[:] = 0
+    for k in range(n_classes):
+        for i in range(n_query):
+            cosines[k, i] = log_p[k, query[i]]
+    for k in range(n_classes):
+        for i in range(n_query):
+            logit_xi[i] += z[k, i] * cosines[k, i]
+            largest[i] = max(largest[i], cosines[k, i])
+    for i in range(n_query):
+        logit_xi[i] /= lambda_xi
+    if inlierness:
+        for i in range(n_query):
+            small = _exp(-abs(logit_xi[i]))
+            xi[i] = (small if logit_xi[i] < 0 else 1.0) / (1 + small)
+    for k in range(n_classes):
+        for i in range(n_query):
+            z[k, i] = _exp((cosines[k, i] - largest[i]) * xi[i] / lambda_z)
+            total[i] += z[k, i]
+    for k in range(n_classes):
+        for i in range(n_query):
+            z[k, i] /= total[i]
+            weights[k, query[i]] = z[k, i] * xi[i]
+
+
+@_compiled
+def _read(log_p, query, logit_xi, codes, scores):
+    for i, at in enumerate(query):
         best = 0
         for k in range(1, len(log_p)):
-            if log_p[k, n_support + i] > log_p[best, n_support + i]:
+            if log_p[k, at] > log_p[best, at]:
                 best = k
         codes[i] = best
         scores[i] = -logit_xi[i]
@@ -247,53 +283,69 @@ def solve_range(
 ):  # fmt: skip
     """Solve tasks `first` to `last` into `codes` and `scores` (steps, settings, tasks, queries).
 
-    `pool` holds rows, or is their Gram matrix. `sound` tells the tasks whose centred rows and
-    prototypes are longer than `floors`, relative to the rows as they were.
+    `pool` holds rows, or the lower triangle of their Gram matrix. `sound` tells the tasks whose
+    centred rows and prototypes are longer than `floors`, relative to the rows as they were.
     """
     n_rows, n_support, dtype = rows.shape[1], labels.shape[1], pool.dtype
     block = np.empty((n_rows, n_rows if is_gram else pool.shape[1]), dtype)
     sums = np.empty((n_classes, pool.shape[1]), dtype)
-    start, log_p = np.empty((2, n_classes, n_rows), dtype)
-    weights = np.zeros((n_classes, n_rows), dtype)
+    # One by one: parts of a larger array would not count as contiguous, at half the speed.
+    start = np.empty((n_classes, n_rows), dtype)
+    log_p = np.empty((n_classes, n_rows), dtype)
+    weights = np.empty((n_classes, n_rows), dtype)
+    scaled = np.empty((n_classes, n_rows), dtype)
     z = np.empty((n_classes, n_rows - n_support), dtype)
     logit_xi = np.empty(n_rows - n_support, dtype)
-    lengths, squares = np.empty((2, n_rows), dtype)
+    lengths = np.empty(n_rows, dtype)
+    scale = np.empty(n_rows, dtype)
+    squares = np.empty(n_rows, dtype)
+    place = np.arange(n_rows)  # of each row in the block
+    n_used = n_rows if is_gram else n_support  # by the first prototypes
     for task in range(first, last):
         sound[task] = True
-        unit = normalize or cosine
         if is_gram:
-            sound[task] = _cosines(pool, rows[task], n_center, floors[0], block, lengths)
+            order = np.argsort(rows[task])
+            place[order] = np.arange(n_rows)
+            sound[task] = _centred_products(
+                pool, rows[task][order], place[:n_center], floors[0], block, lengths, scale
+            )
         else:
-            _unit_rows(pool, rows[task], n_center, unit, noise, block, lengths)
-        weights[:, :n_support] = 0
+            _centred_rows(pool, rows[task], n_center, noise, block, lengths, scale)
+        if not (normalize or cosine):
+            scale[:] = 1
+        support, query = place[:n_support], place[n_support:]
+        weights[:] = 0
         for i in range(n_rows):
             squares[i] = lengths[i] > 0 if normalize else lengths[i] ** 2
-            if i < n_support and labels[task, i] >= 0:
-                # Unnormalised, only the first prototypes know the rows' lengths.
-                weights[labels[task, i], i] = 1 if normalize or not cosine else lengths[i]
-        shortest = _log_likelihood(block, is_gram, weights, n_support, cosine, squares, sums, start)
-        for i in range(n_support):
+        for i, at in enumerate(support):
             if labels[task, i] >= 0:
-                weights[labels[task, i], i] = 1
+                # Unnormalised, only the first prototypes know the rows' lengths.
+                weights[labels[task, i], at] = 1 if normalize or not cosine else lengths[at]
+        shortest = _log_likelihood(
+            block, is_gram, weights, n_used, scale, cosine, squares, scaled, sums, start
+        )
+        for i, at in enumerate(support):
+            if labels[task, i] >= 0:
+                weights[labels[task, i], at] = 1
         for setting in range(len(lambdas)):
             lambda_z, lambda_xi = lambdas[setting]
             log_p[:] = start
             z[:] = 1 / n_classes
             done = 0
             for step in range(max(steps[-1], 1)):
-                _update(log_p, n_support, lambda_z, lambda_xi, inlierness, z, logit_xi, weights)
+                _update(log_p, query, lambda_z, lambda_xi, inlierness, z, logit_xi, weights)
                 if steps[done] == 0:
                     at = 0, setting, task
-                    _read(log_p, n_support, logit_xi, codes[at], scores[at])
+                    _read(log_p, query, logit_xi, codes[at], scores[at])
                     done = 1
                     if steps[-1] == 0:
                         break
                 length = _log_likelihood(
-                    block, is_gram, weights, n_rows, cosine, squares, sums, log_p
+                    block, is_gram, weights, n_rows, scale, cosine, squares, scaled, sums, log_p
                 )
                 shortest = min(shortest, length)
                 if steps[done] == step + 1:
                     at = done, setting, task
-                    _read(log_p, n_support, logit_xi, codes[at], scores[at])
+                    _read(log_p, query, logit_xi, codes[at], scores[at])
                     done += 1
         sound[task] &= shortest > floors[1] or not cosine

@@ -17,9 +17,11 @@ from __future__ import annotations
 import importlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
@@ -29,8 +31,8 @@ from .oslo import OSLOModel
 _COMPILED = f"{__package__}._oslo_numba"
 _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
 _MAX_GRAM_BYTES = 2**30
-_GATHER_COST = 100  # of a Gram entry, in multiply-adds: most come from memory
-_TILE = 512  # rows; larger products run no faster and waste more of the other triangle
+_GATHER_COST = 60  # of a Gram entry, in multiply-adds of a task: most come from memory
+_TILE = 192  # rows of the Gram matrix, made at once
 _TASKS_PER_CALL = 16  # small enough for threads to end together
 
 
@@ -151,7 +153,8 @@ def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswer
         return run(problem, pool, False)[0]
     place = torch.empty(len(pool), dtype=torch.int64, device=pool.device)
     place[used] = torch.arange(len(used), device=pool.device)
-    gram = _gram(pool if len(used) == len(pool) else pool[used], problem.n_center > 0)
+    rows = pool if len(used) == len(pool) else pool[used]
+    gram = _gram(rows, problem.n_center > 0, whole=engine == "torch")
     answers, sound = run(problem._replace(rows=place[problem.rows]), gram, True)
     if not sound.all():
         at = (~sound).nonzero()[:, 0]
@@ -167,33 +170,56 @@ def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
     if n_pool**2 * pool.element_size() > _MAX_GRAM_BYTES:
         return False
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
-    gram = n_pool**2 * n_features / 2
+    gram = n_pool**2 * n_features / 4  # half of it is made, at twice a task's speed
     gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
-    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 10 + 2 * n_products)
+    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 6 + 2 * n_products)
     return gram < direct
 
 
-def _gram(pool: Tensor, shift: bool) -> Tensor:
+def _gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
     """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
 
     The latter keeps what centring takes away small, and entries of at most 1 what is squared.
+    Unless the matrix must be `whole`, its upper triangle may be left empty.
     """
     if shift:
         pool = pool - pool.mean(0)
-        largest = pool.abs().amax()
+        lowest, highest = pool.aminmax()
+        largest = torch.maximum(-lowest, highest)
         pool /= torch.where(largest > 0, largest, 1.0)
     else:
         pool = unit_rows(pool)
-    gram = pool.new_empty(len(pool), len(pool))
-    for i in range(0, len(pool), _TILE):
-        a = slice(i, i + _TILE)
-        for j in range(i, len(pool), _TILE):
-            b = slice(j, j + _TILE)
-            tile = pool[a] @ pool[b].mT
-            gram[a, b] = tile
-            if j > i:
-                gram[b, a] = tile.mT
-    return gram
+    if pool.device.type != "cpu":
+        return pool @ pool.mT
+    lower = torch.from_numpy(_lower_products(pool.numpy()))
+    return lower.tril() + lower.tril(-1).mT if whole else lower
+
+
+def _lower_products(rows: np.ndarray) -> np.ndarray:
+    """``rows @ rows.T``, of which the lower triangle is made and some entries above it.
+
+    By NumPy's BLAS on this module's threads: torch's is slower by half on some processors, and
+    threads of the BLAS's own keep waiting for more to do while tasks are solved.
+    """
+    products = np.empty((len(rows), len(rows)), rows.dtype)
+
+    def multiply(first):
+        last = first + _TILE
+        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
+
+    with _loaded_libraries().limit(limits=1, user_api="blas"):
+        _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
+    return products
+
+
+@cache
+def _loaded_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # to look for them takes milliseconds
+
+
+def _run_threads(work, parts) -> None:
+    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(parts)))) as threads:
+        list(threads.map(work, parts))
 
 
 def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
@@ -215,7 +241,5 @@ def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[Task
     def solve_from(first):
         solve_range(*shared, first, min(first + _TASKS_PER_CALL, n_tasks), *results)
 
-    n_threads = min(torch.get_num_threads(), -(-n_tasks // _TASKS_PER_CALL))
-    with ThreadPoolExecutor(max(n_threads, 1)) as threads:
-        list(threads.map(solve_from, range(0, n_tasks, _TASKS_PER_CALL)))
+    _run_threads(solve_from, range(0, n_tasks, _TASKS_PER_CALL))
     return answers, sound

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, auc, precision_recall_curve, roc_auc_score
+from sklearn.model_selection import GridSearchCV
 
+from oslo_sklearn import OSLO, OSLOCV, evaluate, make_open_set_scorer
 from oslo_sklearn.metrics._ranking import ranking_metrics
 from oslo_sklearn.solvers.oslo import OSLOModel
 from oslo_sklearn.solvers.oslo_gram import solve_oslo_tasks
@@ -27,7 +29,7 @@ MODEL = OSLOModel(0.1, 0.05, "cosine", True)
 N_TASKS, N_PLAIN, REPEATS, N_WAY = 1000, 50, 5, 5
 IS_KNOWN = np.arange(150) < 75
 TRUE_CODES = np.repeat(np.arange(N_WAY), 15)
-GRID = [(z, xi) for z in (0.01, 0.05, 0.1, 0.5) for xi in (0.01, 0.05, 0.1, 0.5)]
+LAMBDAS, STEPS = (0.01, 0.05, 0.1, 0.5), (2, 3, 5)
 
 
 def load(path):
@@ -86,11 +88,11 @@ def plain_loop(X, y, split):
     return np.array([plain_metrics(*plain_solve(X, s, q)) for s, q in split.split(None, y)])
 
 
-@one_thread
-def plain_solves(X, tasks):
-    X = torch.from_numpy(X)
-    for support, query in zip(tasks.support, tasks.query, strict=True):
-        plain_solve(X, support, query)
+def search_one_by_one(X, y, split):
+    """What OSLOCV does in one pass."""
+    grid = {"lambda_z": LAMBDAS, "lambda_xi": LAMBDAS, "max_iter": STEPS}
+    scorer = make_open_set_scorer("auroc")
+    return GridSearchCV(OSLO(), grid, cv=split, scoring=scorer, refit=False).fit(X, y)
 
 
 def solve(X, tasks, **options):
@@ -99,12 +101,17 @@ def solve(X, tasks, **options):
 
 
 def batched(X, y, split, **options):
-    """Sampling, solving and the four metrics."""
+    """Sampling, solving and the four metrics, by one of the engines."""
     answers = solve(X, split.sample(y), **options)
     accuracy = (answers.codes[0, 0][:, IS_KNOWN] == TRUE_CODES).mean(1)
     is_outlier = np.broadcast_to(~IS_KNOWN, answers.codes.shape[2:])
     ranking = ranking_metrics(is_outlier, answers.outlierness[0, 0])
     return np.stack([accuracy, *ranking.values()], 1)
+
+
+def evaluated(X, y, split):
+    rows = evaluate(OSLO(), X, y, split, progress=False)
+    return rows[["accuracy", "auroc", "aupr", "prec_at_90"]].to_numpy()
 
 
 def seconds_per_task(call, n_tasks):
@@ -126,7 +133,7 @@ def report(runs, base, title):
         ratios = np.divide(times[base], found)
         print(
             f"  {name:28} {np.median(found) * 1e3:8.3f} ms a task (best {min(found) * 1e3:.3f})"
-            f"   {np.median(ratios):6.1f}x the loop, {ratios.min():.0f} to {ratios.max():.0f}"
+            f"   {np.median(ratios):6.1f}x, {ratios.min():.0f} to {ratios.max():.0f}"
         )
 
 
@@ -135,47 +142,40 @@ def main():
     split, few = FewShotOpenSetSplit(n_tasks=N_TASKS), FewShotOpenSetSplit(n_tasks=N_PLAIN)
     print(f"{X.shape[0]} x {X.shape[1]} features, {torch.get_num_threads()} threads, ", end="")
     print(f"load {os.getloadavg()[0]:.1f}; medians of {REPEATS}")
-    ours, plain = batched(X, y, few), plain_loop(X, y, few)
+    ours, plain = evaluated(X, y, few), plain_loop(X, y, few)
     print(f"largest difference of a metric: {np.abs(ours - plain).max():.1e}")
 
-    tasks = split.sample(y)
-    numba, eager = {"engine": "numba"}, {"engine": "torch"}
-    few_tasks = few.sample(y)
+    plain = {"plain loop": (lambda: plain_loop(X, y, few), N_PLAIN)}
+    engines = {
+        "numba, direct": {"engine": "numba", "form": "direct"},
+        "numba, Gram": {"engine": "numba", "form": "gram"},
+        "torch, Gram": {"engine": "torch", "form": "gram"},
+    }
     report(
         {
-            "plain loop": (lambda: plain_loop(X, y, few), N_PLAIN),
-            "auto": (lambda: batched(X, y, split), N_TASKS),
-            "numba, direct": (lambda: batched(X, y, split, **numba, form="direct"), N_TASKS),
-            "numba, Gram": (lambda: batched(X, y, split, **numba, form="gram"), N_TASKS),
-            "torch, Gram": (lambda: batched(X, y, split, **eager, form="gram"), N_TASKS),
+            **plain,
+            "evaluate": (lambda: evaluated(X, y, split), N_TASKS),
+            **{
+                name: (lambda options=options: batched(X, y, split, **options), N_TASKS)
+                for name, options in engines.items()
+            },
         },
         "plain loop",
         f"Sampling, solving and four metrics of {N_TASKS} tasks",
     )
-    report(
-        {
-            "plain solve": (lambda: plain_solves(X, few_tasks), N_PLAIN),
-            "numba, direct": (lambda: solve(X, tasks, **numba, form="direct"), N_TASKS),
-            "numba, Gram": (lambda: solve(X, tasks, **numba, form="gram"), N_TASKS),
-            "torch, Gram": (lambda: solve(X, tasks, **eager, form="gram"), N_TASKS),
-        },
-        "plain solve",
-        "Solving alone",
-    )
-    runs = {"plain loop": (lambda: plain_loop(X, y, few), N_PLAIN)}
-    for n in (10, 100, 1000, 5000):
+    runs = dict(plain)
+    for n in (10, 100, 1000, 10_000):
         more = FewShotOpenSetSplit(n_tasks=n)
-        runs[f"{n} tasks"] = (lambda more=more: batched(X, y, more), n)
+        runs[f"evaluate, {n} tasks"] = (lambda more=more: evaluated(X, y, more), n)
     report(runs, "plain loop", "Scaling in the number of tasks")
-    grid = {"lambdas": GRID, "max_iters": (2, 3, 5)}
-    half = FewShotOpenSetSplit(n_tasks=500).sample(y)
+    some, half = FewShotOpenSetSplit(n_tasks=2), FewShotOpenSetSplit(n_tasks=500)
     report(
         {
-            "plain solve": (lambda: plain_solves(X, few_tasks), N_PLAIN),
-            "numba, Gram": (lambda: solve(X, half, **numba, **grid), 500 * 48),
+            "GridSearchCV": (lambda: search_one_by_one(X, y, some), 2),
+            "OSLOCV": (lambda: OSLOCV(LAMBDAS, LAMBDAS, max_iters=STEPS, cv=half).fit(X, y), 500),
         },
-        "plain solve",
-        "Solving alone, 16 pairs of lambdas x 3 numbers of steps x 500 tasks, per setting",
+        "GridSearchCV",
+        "48 settings of lambdas and steps, 500 tasks (GridSearchCV: 2)",
     )
 
 

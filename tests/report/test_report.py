@@ -49,7 +49,8 @@ def test_the_best_is_bold_and_ties_share_it():
     assert r"b & \textbf{70.00} {\scriptsize $\pm$ 0.50} & -- \\" in latex
     assert latex.count(r"\begin") == latex.count(r"\end")
     rst = report.to_rst([table])
-    assert "   * - b\n     - **70.00 ± 0.50**\n     - –\n" in rst
+    assert "   * - b\n     - **70.00\u00a0±\u00a00.50**\n     - –\n" in rst
+    assert "- Prec\\@0.9\n" in report.to_rst([table._replace(columns=["AUROC", "Prec@0.9"])])
     lower = table._replace(half_width=None, lower_is_better=True)
     assert "| c | **60.000** | 5.000 |" in report.to_markdown([lower])
     assert "| a | 70.001 | **3.000** |" in report.to_markdown([lower])
