@@ -11,7 +11,7 @@ import torch
 _GPU_WORTHWHILE = 2**26
 # Below this many entries, waking a second thread costs about what it saves, and on a busy machine
 # waiting for it costs ten times the whole task.
-_THREADS_WORTHWHILE = 2**21
+_THREADS_WORTHWHILE = 2**23
 
 
 def check_device(device) -> torch.device | None:

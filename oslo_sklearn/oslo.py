@@ -14,7 +14,7 @@ from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_tiled import TiledRows, solve_oslo_tiled
 
 # Entries of a query from which on a prepared copy of it costs more than tiles do.
-_TILES_WORTHWHILE = 2**23
+_TILES_WORTHWHILE = 2**22
 
 
 @shared_docs

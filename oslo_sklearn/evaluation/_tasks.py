@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -57,11 +58,24 @@ class LabelledPool:
         return np.take_along_axis(places, self.codes[tasks.query], axis=1)
 
 
-def draw_tasks(split, pool: LabelledPool) -> list[tuple[np.ndarray, np.ndarray]]:
+class DrawnTasks(Sequence):
+    """Tasks of one shape, kept in two arrays; an item is a pair (support, query)."""
+
+    def __init__(self, support: np.ndarray, query: np.ndarray):
+        self.support, self.query = support, query
+
+    def __len__(self):
+        return len(self.support)
+
+    def __getitem__(self, task):
+        return self.support[task], self.query[task]
+
+
+def draw_tasks(split, pool: LabelledPool) -> Sequence[tuple[np.ndarray, np.ndarray]]:
     """All tasks of a splitter, or of an iterable of (support, query) index pairs."""
     if hasattr(split, "sample"):
         drawn = split.sample(pool.labels[pool.codes])
-        return list(zip(drawn.support, drawn.query, strict=True))
+        return DrawnTasks(drawn.support, drawn.query)
     if hasattr(split, "split"):
         split = split.split(pool.X, pool.labels[pool.codes])
     elif isinstance(split, (str, bytes)) or not hasattr(split, "__iter__"):
@@ -77,21 +91,29 @@ def draw_tasks(split, pool: LabelledPool) -> list[tuple[np.ndarray, np.ndarray]]
 
 def cut_tasks(tasks, pool: LabelledPool, size) -> list[TaskBatch]:
     """Runs of consecutive tasks of one shape, at most ``size(n_rows)`` tasks each."""
-    batches = []
-    for _, numbered in groupby(enumerate(tasks), lambda at: (len(at[1][0]), len(at[1][1]))):
-        numbers, run = zip(*numbered, strict=True)
-        index = np.array(numbers)
-        support, query = (np.stack(part) for part in zip(*run, strict=True))
+    batches, n_before = [], 0
+    for support, query in _stack_runs(tasks):
         codes = pool.codes[support]
         ordered = np.sort(codes, axis=1)
         is_new = np.ones(ordered.shape, dtype=bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=is_new[:, 1:])
         ends = np.flatnonzero(np.diff(is_new.sum(axis=1))) + 1  # of runs with as many classes
         step = size(support.shape[1] + query.shape[1])
-        for first, last in pairwise([0, *ends.tolist(), len(index)]):
+        for first, last in pairwise([0, *ends.tolist(), len(support)]):
             for start in range(first, last, step):
                 at = slice(start, min(start + step, last))
-                classes = ordered[at][is_new[at]].reshape(at.stop - start, -1)
+                index = n_before + np.arange(start, at.stop)
+                classes = ordered[at][is_new[at]].reshape(len(index), -1)
                 labels = (codes[at, :, None] > classes[:, None, :]).sum(-1)
-                batches.append(TaskBatch(index[at], support[at], query[at], classes, labels))
+                batches.append(TaskBatch(index, support[at], query[at], classes, labels))
+        n_before += len(support)
     return batches
+
+
+def _stack_runs(tasks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Supports and queries of consecutive tasks of one shape."""
+    if isinstance(tasks, DrawnTasks):
+        yield tasks.support, tasks.query
+        return
+    for _, run in groupby(tasks, lambda task: (len(task[0]), len(task[1]))):
+        yield tuple(np.stack(part) for part in zip(*run, strict=True))

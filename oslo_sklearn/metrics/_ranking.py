@@ -49,7 +49,7 @@ def rank(is_outlier, scores):
     """Sort the rows of each task by falling score; both of shape (n_tasks, n_query)."""
     n_tasks, n_query = scores.shape
     # Ascending sort read backwards: negating would wrap integers.
-    order = np.argsort(scores, axis=1)[:, ::-1] + n_query * np.arange(n_tasks)[:, None]
+    order = _argsort(scores)[:, ::-1] + n_query * np.arange(n_tasks)[:, None]
     scores = np.take(scores, order)
     hits = np.cumsum(np.take(is_outlier, order), axis=1, dtype=np.intp)
     ends_tie = np.ones(scores.shape, dtype=bool)
@@ -65,6 +65,19 @@ def rank(is_outlier, scores):
         order=order,
         last_of_tie=last_of_tie,
     )
+
+
+def _argsort(scores):
+    """Positions that sort each row of (n_tasks, n_query)."""
+    if scores.dtype != np.float32:
+        return np.argsort(scores, axis=1)
+    # Numbers that carry their position are sorted several times faster. As an integer, a float
+    # keeps its order among those of its sign; negative ones are turned around.
+    bits = np.ascontiguousarray(scores).view(np.int32)
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
+    keys |= np.arange(scores.shape[1])
+    keys.sort(axis=1)
+    return keys & 0xFFFFFFFF
 
 
 def pairs_won(ranking, others):

@@ -31,9 +31,9 @@ from .oslo import OSLOModel
 _COMPILED = f"{__package__}._oslo_numba"
 _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
 _MAX_GRAM_BYTES = 2**30
-_GATHER_COST = 60  # of a Gram entry, in multiply-adds of a task: most come from memory
+_GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from memory
 _TILE = 192  # rows of the Gram matrix, made at once
-_TASKS_PER_CALL = 16  # small enough for threads to end together
+_TASKS_PER_CALL = 32  # small enough for threads to end together
 
 
 def solve_oslo_tasks(
@@ -170,9 +170,9 @@ def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
     if n_pool**2 * pool.element_size() > _MAX_GRAM_BYTES:
         return False
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
-    gram = n_pool**2 * n_features / 4  # half of it is made, at twice a task's speed
+    gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run
     gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
-    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 6 + 2 * n_products)
+    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
     return gram < direct
 
 
