@@ -49,6 +49,11 @@ html_title = f"oslo_sklearn {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
+# Pages without siblings leave their room to the text.
+html_sidebars = {
+    page: []
+    for page in ("quickstart", "methods", "pipelines", "performance", "contributing", "changelog")
+}
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
