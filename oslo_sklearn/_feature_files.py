@@ -39,9 +39,16 @@ class FeatureSet(NamedTuple):
     split: np.ndarray | None = None
 
     def part(self, name=None):
-        """Rows and labels ``(X, y)`` of a split; of all rows if `name` is None.
+        """Rows and labels of a split.
 
-        A file without splits has all its rows in every part.
+        Parameters
+        ----------
+        name : str or None, default=None
+            None: all rows. A file without splits has all its rows in every part.
+
+        Returns
+        -------
+        X, y : ndarrays
         """
         if name is None or self.split is None:
             return self.X, self.y
