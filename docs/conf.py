@@ -34,7 +34,9 @@ for page in generate.incomplete_results(HERE):
     print(f"left out, its tables or figures are not at hand: {page}")
     exclude_patterns.append(page)
 templates_path = ["_templates"]
-nitpicky = False
+# A reference to nothing is a warning, and so an error; other packages' pages are not at hand.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|torch|pandas|polars|dask|matplotlib|pyod)\..*")]
 
 # Backquotes in docstrings are code, not links.
 default_role = "code"
@@ -49,6 +51,11 @@ html_title = f"oslo_sklearn {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
+# Pages without siblings leave their room to the text.
+html_sidebars = {
+    page: []
+    for page in ("quickstart", "methods", "pipelines", "performance", "contributing", "changelog")
+}
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],

@@ -54,8 +54,8 @@ pipeline.fit(support, support_y, query_X=query)
 decisions = pipeline.predict(query)
 
 # %%
-# Each crop with its decision and its score; a red title is a mistake. Crops of bare sky are
-# rejected, although they come from the temple's photograph: nothing in them says so.
+# Each crop with its decision and its score; a thick frame and a bold title mark mistakes. Crops of
+# bare sky are rejected, although they come from the temple's photograph: nothing in them says so.
 
 scores = pipeline[-1].outlierness_
 figure, axes = plt.subplots(3, 8, figsize=(9.5, 4.6), layout="constrained")
@@ -64,9 +64,11 @@ for ax, crop, decision, truth, score in zip(
 ):
     wanted = truth if truth in support_y else "unknown"
     ax.imshow(crop)
-    color = "black" if decision == wanted else "#c00000"
-    ax.set_title(f"{decision}\n{score:+.1f}", fontsize=9, color=color)
+    ax.set_title(f"{decision}\n{score:+.1f}", fontsize=9)
     ax.set(xticks=[], yticks=[])
+    if decision != wanted:
+        ax.title.set(color="#b04a00", weight="bold")
+        ax.spines[:].set(color="#d55e00", linewidth=3)
 plt.show()
 
 # %%

@@ -45,14 +45,16 @@ ax.set(xlabel="outlierness", ylabel="query rows")
 ax.legend(frameon=False)
 
 # %%
-# The most and the least outlying digits, with the label each would get.
+# The most and the least outlying digits, with what they are said to be and their score. With
+# ``outlier_label`` set, which needs no refit, ``predict`` gives -1 to the rejected.
 
+decisions = oslo.set_params(outlier_label=-1).predict(X[query])
 order = np.argsort(-oslo.outlierness_)
 figure, axes = plt.subplots(2, 10, figsize=(8, 2.4), layout="constrained")
 for row, (title, chosen) in enumerate({"most": order[:10], "least": order[-10:]}.items()):
     for ax, i in zip(axes[row], chosen, strict=True):
         ax.imshow(X[query[i]].reshape(8, 8), cmap="gray_r")
-        ax.set_title(f"{oslo.labels_[i]}  {oslo.outlierness_[i]:+.1f}", fontsize=8)
+        ax.set_title(f"{decisions[i]}  ({oslo.outlierness_[i]:+.1f})", fontsize=8)
         ax.set(xticks=[], yticks=[])
     axes[row, 0].set_ylabel(f"{title} outlying", fontsize=8)
 

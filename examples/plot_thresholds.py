@@ -39,7 +39,7 @@ thresholds = {
     "zero": (0.0, "-.", "#666666"),
     '"auto"': (automatic, "-", "#000000"),
     "contamination=0.5": (by_share, "--", "#aa4499"),
-    "tuned on base classes": (tuned, (0, (1, 1)), "#117733"),
+    "tuned on base classes": (tuned, (0, (6, 1, 1, 1, 1, 1)), "#117733"),
 }
 
 figure, ax = plt.subplots(figsize=(7.5, 3.6), layout="constrained")

@@ -39,9 +39,16 @@ class FeatureSet(NamedTuple):
     split: np.ndarray | None = None
 
     def part(self, name=None):
-        """Rows and labels ``(X, y)`` of a split; of all rows if `name` is None.
+        """Rows and labels of a split.
 
-        A file without splits has all its rows in every part.
+        Parameters
+        ----------
+        name : str or None, default=None
+            None: all rows. A file without splits has all its rows in every part.
+
+        Returns
+        -------
+        X, y : ndarrays
         """
         if name is None or self.split is None:
             return self.X, self.y
@@ -97,15 +104,20 @@ def load_features(path):
     ('birds', (array([[0., 1., 0.]]), array(['jay'], dtype='<U3')))
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix in _PICKLES:
-        raise ValueError(f"{path}: {_CONVERT}")
-    if suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"{path}: expected a feature file in .npz or .safetensors.")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    fields = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
-    return _check(path, fields)
+    return _check(path, _read(path, ("X", "y", "split")))
+
+
+def load_rows(path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """``X``, and ``y`` and ``paths`` where the feature file has them."""
+    path = Path(path)
+    fields = _read(path, ("X", "y", "paths"))
+    X = _check_fields(path, fields)
+    return X, fields.get("y"), fields.get("paths")
+
+
+def is_feature_file(path) -> bool:
+    """Whether a name is that of features, readable or not, and not of images."""
+    return Path(path).suffix.lower() in (".npz", ".safetensors", *_PICKLES)
 
 
 def save_features(path, X, y, split=None):
@@ -141,13 +153,24 @@ def save_features(path, X, y, split=None):
     require("safetensors.numpy", "features").save_file(tensors, path, metadata=metadata)
 
 
-def _read_npz(path: Path) -> dict:
+def _read(path: Path, names: tuple) -> dict:
+    suffix = path.suffix.lower()
+    if suffix in _PICKLES:
+        raise ValueError(f"{path}: {_CONVERT}")
+    if suffix not in (".npz", ".safetensors"):
+        raise ValueError(f"{path}: expected a feature file in .npz or .safetensors.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    return _read_npz(path, names) if suffix == ".npz" else _read_safetensors(path, names)
+
+
+def _read_npz(path: Path, names: tuple) -> dict:
     with open(path, "rb") as file:
         if file.read(1) == b"\x80":
             raise ValueError(f"{path}: {_CONVERT}")
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in ("X", "y", "split") if name in file.files}
+            return {name: file[name] for name in names if name in file.files}
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise ValueError(
@@ -159,15 +182,15 @@ def _read_npz(path: Path) -> dict:
         raise ValueError(f"{path} cannot be read as .npz: {error}") from error
 
 
-def _read_safetensors(path: Path) -> dict:
+def _read_safetensors(path: Path, names: tuple) -> dict:
     from ._optional import require
 
     safetensors = require("safetensors", "features")
     try:
         # Torch's reader knows bfloat16, which NumPy does not.
         with safetensors.safe_open(os.fspath(path), framework="pt") as file:
-            names = set(file.keys()) & {"X", "y", "split"}
-            tensors = {name: file.get_tensor(name) for name in names}
+            found = set(file.keys()) & set(names)
+            tensors = {name: file.get_tensor(name) for name in found}
             metadata = file.metadata() or {}
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error
@@ -194,14 +217,22 @@ def _check(path: Path, fields: dict) -> FeatureSet:
     for name in ("X", "y"):
         if name not in fields:
             raise ValueError(f"{path} has no field {name!r}; X and y are needed.")
-    X, y, split = fields["X"], fields["y"], fields.get("split")
+    X, split = _check_fields(path, fields), fields.get("split")
+    return FeatureSet(path.stem, X, fields["y"], None if split is None else split.astype(str))
+
+
+def _check_fields(path: Path, fields: dict) -> np.ndarray:
+    """Rows in a floating type; refuse what is no table or has other fields of other lengths."""
+    if "X" not in fields:
+        raise ValueError(f"{path} has no field 'X'.")
+    X = fields["X"]
     if X.ndim != 2 or X.dtype.kind not in "fiu":
         raise ValueError(f"{path}: X must be numbers (n_samples, n_features); got {X.shape}.")
-    for name, field in (("y", y), ("split", split)):
-        if field is not None and field.shape != (len(X),):
+    for name, field in fields.items():
+        if name != "X" and field.shape != (len(X),):
             raise ValueError(f"{path}: {name} must be of shape ({len(X)},); got {field.shape}.")
     if not np.isfinite(X).all():
         raise ValueError(f"{path}: X contains NaN or infinity.")
     if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float32 if X.dtype == np.float16 else np.float64)
-    return FeatureSet(path.stem, X, y, None if split is None else split.astype(str))
+        return X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+    return X

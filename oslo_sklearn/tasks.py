@@ -133,7 +133,16 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         self.random_state = random_state
 
     def get_n_splits(self, X=None, y=None, groups=None):
-        """Return the number of tasks; the arguments are ignored."""
+        """Return the number of tasks.
+
+        Parameters
+        ----------
+        X, y, groups : ignored
+
+        Returns
+        -------
+        n_splits : int
+        """
         return self.n_tasks
 
     def split(self, X, y=None, groups=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import doctest
 import re
 import subprocess
@@ -27,6 +28,24 @@ def test_there_are_two_commands():
         "python -m oslo_sklearn demo",
         "python -m pytest",
     ]
+
+
+def test_it_is_valid_and_shows_its_picture():
+    docutils = pytest.importorskip("docutils.core")
+    nodes = pytest.importorskip("docutils.nodes")
+    settings = {"halt_level": 2, "report_level": 2, "file_insertion_enabled": False}
+    document = docutils.publish_doctree(README.read_text(), settings_overrides=settings)
+    (picture,) = document.findall(nodes.image)
+    assert picture["alt"]
+    # Relative to the README, as a site that shows it resolves it; small, as it is committed.
+    assert 10_000 < (ROOT / picture["uri"]).stat().st_size < 150_000
+
+
+def test_every_extra_is_in_the_table():
+    config = configparser.RawConfigParser()
+    config.read(ROOT / "setup.cfg")
+    extras = set(config["options.extras_require"]) - {"test", "docs"}
+    assert set(re.findall(r"^``\[(\w+)\]`` ", README.read_text(), re.MULTILINE)) == extras
 
 
 def test_demo_prints_what_the_readme_shows(tmp_path):

@@ -19,6 +19,7 @@ MODULES = {
     "presets": "The paper's settings",
     "plotting": "Figures",
     "recipes": "The paper's experiments",
+    "report": "Reports of results",
 }
 SECTIONS = {  # by the module that defines a name, below the package
     "oslo": "Transductive and inductive methods",

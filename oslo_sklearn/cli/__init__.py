@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .. import __version__
-from . import benchmark, demo, extract
+from . import benchmark, demo, extract, triage
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = _Parser(prog="oslo-sklearn", description="Few-shot open-set recognition.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="command", required=True)
-    for command in (demo, extract, benchmark):
+    for command in (demo, triage, extract, benchmark):
         command.add_parser(commands)
     args = parser.parse_args(argv)
     try:

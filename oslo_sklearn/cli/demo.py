@@ -15,35 +15,50 @@ from ..metrics import auroc, closed_set_accuracy
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>OSLO on handwritten digits</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 66rem; padding: 0 1rem;
-  color: #1c2330; background: #fbfbfd; }}
-h1 {{ font-size: 1.5rem; margin-bottom: .2rem; }}
-table {{ border-collapse: collapse; margin: 1rem 0; }}
-th, td {{ padding: .25rem 1.2rem .25rem 0; text-align: right; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 1.2rem auto; max-width: 76rem;
+  padding: 0 1.2rem; color: #1c2330; background: #fbfbfd; }}
+h1 {{ font-size: 1.5rem; margin: 0 0 .4rem; }}
+h2 {{ font-size: 1.1rem; margin: 0 0 .2rem; }}
+p {{ margin: 0 0 .6rem; }}
+.top, .decision {{ display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin-bottom: 1rem; }}
+.top > *, .decision > * {{ flex: 1 1 24rem; }}
+table {{ border-collapse: collapse; }}
+th, td {{ padding: .2rem 1.4rem .2rem 0; text-align: right; }}
 th:first-child, td:first-child {{ text-align: left; }}
 thead th {{ border-bottom: 1px solid #aab; font-weight: 600; }}
-.row {{ display: flex; flex-wrap: wrap; gap: .5rem; }}
-figure {{ margin: 0; width: 4.2rem; text-align: center; background: #fff; border-radius: 6px;
-  border: 2px solid #0072b2; padding: .3rem 0; font-size: .8rem; line-height: 1.25; }}
+.row {{ display: flex; flex-wrap: wrap; gap: .35rem; align-content: flex-start; }}
+figure {{ margin: 0; width: 3.3rem; text-align: center; background: #fff; border-radius: 6px;
+  border: 2px solid #0072b2; padding: .25rem 0 .15rem; font-size: .8rem; line-height: 1.2; }}
 figure.rejected {{ border: 2px dashed #d55e00; }}
-figure.wrong {{ background: #f3e3ee; }}
-img {{ width: 3.2rem; height: 3.2rem; image-rendering: pixelated; }}
-.key {{ color: #556; }}
+figure.wrong {{ background: #ecd3e3; }}
+img {{ width: 2.4rem; height: 2.4rem; image-rendering: pixelated; mix-blend-mode: multiply; }}
+.key {{ color: #445; }}
 .key b {{ color: #1c2330; }}
 </style></head><body>
-<h1>One labelled example of each known digit</h1>
-<p>The digits {known} are known from a single example each; the query also holds the digits
-{unknown}, of which there is no example at all.</p>
-<div class="row">{support}</div>
-<h2>Averages over {n_draws} draws</h2>
+<h1>One labelled example each, and digits of kinds never shown</h1>
+<div class="top">
+<div><p>The digits {known} are known from these examples. The query holds 15 more of each, and 15
+each of {unknown}, of which there is no example at all.</p>
+<div class="row">{support}</div></div>
+<div><h2>Averages over {n_draws} draws, in percent</h2>
 {table}
-<h2>The query of the first draw, from most to least outlying</h2>
-<p class="key">Under each digit: the label OSLO gives it, and its outlierness.
-<b>Dashed orange</b>: rejected as unknown (outlierness above {threshold:.1f}).
-<b>Solid blue</b>: accepted. <b>Shaded</b>: a mistake, either way.
-Of {n_unknown} unknown digits {n_caught} are rejected, of {n_known} known ones {n_lost}.</p>
-<div class="row">{query}</div>
+<p class="key">Accuracy: of the labels of known digits. AUROC: how well the score tells unknown
+from known.</p></div>
+</div>
+<p class="key">Below is the query of the first draw: under each digit what OSLO says it is, and its
+outlierness. <b>Shaded</b>: a mistake.</p>
+<div class="decision">
+<div><h2>Rejected: none of the known digits</h2>
+<p class="key">Outlierness above {threshold:.1f}: {n_caught} of {n_unknown} unknown digits, and
+{n_lost} of {n_known} known ones. Most outlying first.</p>
+<div class="row">{rejected}</div></div>
+<div><h2>Accepted</h2>
+<p class="key">The other {n_accepted}, with the label that OSLO gives them. Least outlying
+first.</p>
+<div class="row">{accepted}</div></div>
+</div>
 </body></html>
 """
 
@@ -105,15 +120,17 @@ def _page(X, y, support, query, oslo, means, n_draws) -> str:
     is_unknown = ~np.isin(y[query], known)
     is_rejected = oslo.transduce(X[query]).is_outlier
     is_wrong = np.where(is_unknown, ~is_rejected, is_rejected | (oslo.labels_ != y[query]))
-    figures = [
-        _figure(
+    rejected, accepted = [], []
+    for i in np.argsort(-oslo.outlierness_):
+        label = "none" if is_rejected[i] else oslo.labels_[i]
+        figure = _figure(
             X[query[i]],
-            f"<b>{oslo.labels_[i]}</b><br>{oslo.outlierness_[i]:+.1f}",
-            f"a {y[query[i]]}, {'unknown' if is_unknown[i] else 'known'}",
+            f"<b>{label}</b><br>{oslo.outlierness_[i]:+.1f}",
+            f"a {y[query[i]]}, {'unknown' if is_unknown[i] else 'known'}; "
+            f"closest to {oslo.labels_[i]}",
             "rejected " * int(is_rejected[i]) + "wrong" * int(is_wrong[i]),
         )
-        for i in np.argsort(-oslo.outlierness_)
-    ]
+        (rejected if is_rejected[i] else accepted).append(figure)
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td>{accuracy:.1f}</td><td>{area:.1f}</td></tr>"
         for name, (accuracy, area) in means.items()
@@ -130,7 +147,9 @@ def _page(X, y, support, query, oslo, means, n_draws) -> str:
         n_caught=(is_unknown & is_rejected).sum(),
         n_known=(~is_unknown).sum(),
         n_lost=(~is_unknown & is_rejected).sum(),
-        query="".join(figures),
+        n_accepted=len(accepted),
+        rejected="".join(rejected),
+        accepted="".join(reversed(accepted)),
     )
 
 

@@ -57,6 +57,17 @@ def load_image_folder(path):
     return _from_csv(path)
 
 
+def find_images(path):
+    """Paths of all images of a folder, at any depth, or of a csv: labels do not matter."""
+    path = Path(path)
+    if not path.is_dir():
+        return load_image_folder(path)[0]
+    found = _images_below(path)
+    if not found:
+        raise ValueError(f"no image in {os.fspath(path)!r} or its subfolders")
+    return _as_strings(found)
+
+
 def _from_folder(folder):
     loose, by_class = [], {}
     for entry in sorted(folder.iterdir()):

@@ -31,6 +31,15 @@ _ORDER = {name: place for place, name in enumerate(_FAMILY_OF)}
 def family_of(method):
     """Family of a method by its name in the tables.
 
+    Parameters
+    ----------
+    method : str
+
+    Returns
+    -------
+    family : str
+        ``"Other"`` for names that the paper's tables do not have.
+
     Examples
     --------
     >>> from oslo_sklearn.recipes import family_of

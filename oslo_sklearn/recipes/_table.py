@@ -51,8 +51,17 @@ def table(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
 def broad(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
     """The table with outliers out of all classes that a task does not know.
 
-    Parameters and return value are those of `table`. 75 outliers come from all remaining classes,
-    in place of 15 from each of 5.
+    75 outliers come from all remaining classes, in place of 15 from each of 5.
+
+    Parameters
+    ----------
+    X, y, base, n_shots, methods, **options
+        As in `table`.
+
+    Returns
+    -------
+    rows : pandas.DataFrame
+        As of `table`.
     """
     settings = [({"shots": n_shot}, {"n_shot": n_shot, "open_set": "broad"}) for n_shot in n_shots]
     return run_settings("broad", X, y, settings, base=base, methods=methods, **options)

@@ -44,7 +44,18 @@ class ResultTable(NamedTuple):
     lower_is_better: bool = False
 
     def cells(self, plus_minus="±"):
-        """Numbers as text: pairs (text, whether it is the column's best), row by row."""
+        """Numbers as text.
+
+        Parameters
+        ----------
+        plus_minus : str, default="±"
+            What to write between a mean and its half-width.
+
+        Returns
+        -------
+        lines : list of list of (str, bool)
+            For each row, the text of each column and whether it is the column's best.
+        """
         digits = 2 if self.half_width is not None else 3
         shown = np.round(self.mean, digits)
         with np.errstate(invalid="ignore"):
@@ -118,8 +129,18 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
 def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None):
     """A table for each setting and metric, with the values of a further setting as columns.
 
-    Parameters and return value are those of `metric_tables`; `x` is the column whose values
-    become columns.
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Of a recipe.
+    x : str
+        The column whose values become columns.
+    by, metrics, group_of
+        As in `metric_tables`.
+
+    Returns
+    -------
+    tables : list of ResultTable
     """
     tables = []
     for values, part in _sections(rows, by):
@@ -149,6 +170,17 @@ def summary_frame(rows, by):
     """A tidy summary: one line per setting, method and metric.
 
     Times are left out: they are the machine's, and differ from run to run.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Of a recipe.
+    by : sequence of str
+        Columns of settings.
+
+    Returns
+    -------
+    summary : pandas.DataFrame
     """
     from .._optional import require
 

@@ -110,7 +110,16 @@ def _write(path: Path, text: str) -> Path:
 
 
 def to_svg(figure) -> bytes:
-    """A matplotlib figure as SVG, the same bytes for the same figure."""
+    """A matplotlib figure as SVG, the same bytes for the same figure.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+
+    Returns
+    -------
+    svg : bytes
+    """
     from .._optional import require
 
     matplotlib = require("matplotlib", "plots")

@@ -121,7 +121,17 @@ class Head:
         return self._digest
 
     def tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
-        """All weights in the layout's order, of the type and on the device of a tensor."""
+        """All weights in the layout's order.
+
+        Parameters
+        ----------
+        like : torch.Tensor
+            Its type and device are those of the result.
+
+        Returns
+        -------
+        tensors : list of torch.Tensor
+        """
         return [as_tensor(array).to(like) for array in self._arrays.values()]
 
     def save(self, path) -> None:

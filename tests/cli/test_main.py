@@ -7,7 +7,7 @@ import pytest
 from oslo_sklearn import __version__
 from oslo_sklearn.cli import main
 
-COMMANDS = ["demo", "extract", "benchmark"]
+COMMANDS = ["demo", "triage", "extract", "benchmark"]
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])

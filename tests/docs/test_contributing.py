@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import inspect
 import re
+import subprocess
 import sys
 import textwrap
 from itertools import product
@@ -88,12 +90,28 @@ def test_contract(toy, function, given, tmp_path):
     function(test_common.TestContract(), estimator=toy(), **given)
 
 
-def test_parameters_are_documented(toy):
+def test_docstring(toy):
+    """It passes the tests of docstrings, and its example runs."""
     pytest.importorskip("numpydoc")
     from numpydoc.docscrape import ClassDoc
 
-    documented = [field.name for field in ClassDoc(toy)["Parameters"]]
-    assert documented == list(inspect.signature(toy).parameters)
+    doc = ClassDoc(toy)
+    assert [field.name for field in doc["Parameters"]] == list(inspect.signature(toy).parameters)
+    assert all(doc[section] for section in ("Summary", "Attributes", "Examples"))
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    for example in finder.find(toy, globs={"NearestMean": toy}):
+        runner.run(example)
+    assert runner.tries > 0
+    assert runner.failures == 0
+
+
+def test_linters_pass(toy):
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--config", str(DOCS.parent / "pyproject.toml"), "--no-cache"]
+    for command in (["check"], ["format", "--check"]):
+        words = [*ruff, *command, *config, inspect.getsourcefile(toy)]
+        found = subprocess.run(words, capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_it_is_in_the_table_of_methods(toy, monkeypatch):
