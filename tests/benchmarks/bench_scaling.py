@@ -67,16 +67,17 @@ def draw(found, path):
     matplotlib.rcParams["svg.hashsalt"] = "oslo"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 4, figsize=(12, 3), layout="constrained")
+    figure, axes = pyplot.subplots(1, 4, figsize=(12, 2.8), layout="constrained")
     for ax, (name, (title, values, _)) in zip(axes, SERIES.items(), strict=True):
-        relative = np.array(values) / values[0]
+        costs = found[name]
         if name in ("features d", "classes K"):
-            ax.plot(values, relative, color="0.6", linestyle="--", label="linear")
+            line = np.array([0, values[-1]])
+            ax.plot(line, costs[-1] * line / values[-1], "--", color="0.6", label="in proportion")
             ax.legend(frameon=False)
-        ax.plot(values, found[name], color="#0072B2", marker="o")
-        ax.set(xscale="log", yscale="log", xlabel=name, ylabel=f"{title}, relative")
-        if found[name].max() / found[name].min() < 10:
-            ax.set_ylim(found[name].min() / 3, found[name].max() * 3)
+        else:
+            ax.set_xscale("log")
+        ax.plot(values, costs, color="#0072B2", marker="o")
+        ax.set(xlabel=name, ylabel=f"{title}, relative", ylim=(0, 1.15 * costs.max()))
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(color="0.9")
     figure.savefig(path, metadata={"Date": None})
