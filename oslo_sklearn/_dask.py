@@ -8,6 +8,7 @@ is imported once a Dask collection has been handed in.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import fields
 from functools import partial
 from numbers import Real
 
@@ -35,7 +36,9 @@ def as_blocks(estimator, X, name: str):
     """Rows as a 2-D Dask array, each block with all of the features; checked but for values."""
     da = require("dask.array", "dask")
     if hasattr(type(X), "columns") and X.ndim == 2:  # a frame
-        meta, X = X._meta, X.to_dask_array()
+        # Otherwise some columns of a file may come in other chunks than the whole of it.
+        with require("dask", "dask").config.set({"optimization.tune.active": False}):
+            meta, X = X._meta, X.to_dask_array()
     elif isinstance(X, da.Array) and X.ndim == 2:
         if np.isnan(X.shape[1]):
             raise ValueError(f"{name} is a dask array that does not know how many columns it has.")
@@ -188,14 +191,18 @@ def _answer_blocks(estimator, rows, name: str) -> Answer:
         _answer_block, _send(traveller), name, drop_axis=1, meta=np.empty(0, dtype=object)
     )
 
-    def part(i: int, like: np.ndarray | None):
+    token = answers.name.rpartition("-")[2]
+
+    def part(i: int, name: str, like: np.ndarray | None):
         if like is None:
             return None
         wide = {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
         shape = {} if like.ndim == 1 else wide
+        shape["name"] = f"{name}-{token}"  # shown by progress bars, too
         return [answers.map_blocks(_field, i, like.dtype, meta=like[:0], **shape)]
 
-    return Answer(*(part(i, like) for i, like in enumerate(probe)))
+    names = (field.name for field in fields(Answer))
+    return Answer(*map(part, range(len(probe)), names, probe))
 
 
 def _answer_block(block: np.ndarray, estimator, name: str) -> tuple[np.ndarray | None, ...]:
@@ -203,8 +210,8 @@ def _answer_block(block: np.ndarray, estimator, name: str) -> tuple[np.ndarray |
     n_rows = len(block)
     answer = estimator._answer(block if n_rows else np.zeros((1, block.shape[1])), name)
     codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-    fields = (answer.proba, answer.outlierness, codes, answer.assignments, answer.inlierness)
-    return tuple(None if field is None else first(field)[:n_rows] for field in fields)
+    found = (answer.proba, answer.outlierness, codes, answer.assignments, answer.inlierness)
+    return tuple(None if values is None else first(values)[:n_rows] for values in found)
 
 
 def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:

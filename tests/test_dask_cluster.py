@@ -26,7 +26,7 @@ SUPPORT, LABELS = DIRECTIONS[:5].astype(np.float32), np.arange(5)
 @pytest.fixture(scope="module")
 def cluster():
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as cluster:
         yield cluster
 
