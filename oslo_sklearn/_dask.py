@@ -20,6 +20,7 @@ from ._optional import require
 from ._results import QUERY_ATTRIBUTES, Answer, State, first
 from ._threshold import decide_threshold
 from ._validation import check_features, check_rows
+from .solvers.oslo_tiled import tile_rows
 
 _BINS = 2**16
 _SCALE = 2.0**-40  # of sums of rows: no number of them overflows, and no digit is lost
@@ -163,7 +164,7 @@ def _sum_query(solver, block: np.ndarray) -> np.ndarray:
 def _sum_rows(rows: torch.Tensor) -> np.ndarray:
     """The scaled sum of rows in double precision, and their number."""
     total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
-    for tile in rows.split(4096):
+    for tile in rows.split(tile_rows(rows.shape[1])):
         total += (tile.double() * _SCALE).sum(0)
     return np.append(total.cpu().numpy(), float(len(rows)))
 
@@ -190,7 +191,6 @@ def _answer_blocks(estimator, rows, name: str) -> Answer:
     answers = rows.map_blocks(
         _answer_block, _send(traveller), name, drop_axis=1, meta=np.empty(0, dtype=object)
     )
-
     token = answers.name.rpartition("-")[2]
 
     def part(i: int, name: str, like: np.ndarray | None):
@@ -243,8 +243,7 @@ def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
     decide = partial(_decide_on_histogram, rule=rule)
     if not is_dask(histogram):
         return decide(histogram)
-    threshold = histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
-    return threshold if lazy else threshold.compute()
+    return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
 
 
 def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:

@@ -79,6 +79,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             deferred: each later call takes the rows it is given as the query and solves anew.
             A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
             has as many rows as its X.
+            A Dask array or DataFrame stays where it is; attributes with a row per query row are
+            then lazy, too.
 
         Returns
         -------

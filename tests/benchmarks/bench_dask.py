@@ -5,7 +5,8 @@ two worker processes of a thread each take turns on the same rows, which are mad
 them and kept in the workers' memory. It prints what two workers gain, by the clock and by the
 processor time of the busier one (which other processes on the machine do not change), the
 floating-point operations per second of processor time, the bytes that workers sent each other
-beside all of the sums, and the ratio to ``fit`` in memory on one thread.
+beside all of the sums, and the ratio to ``fit`` in memory on one thread. ``DASK_MALLOC=1`` leaves
+the workers the settings of their memory allocator that Dask starts them with.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import dask
 import numpy as np
 import torch
 from distributed import Client, LocalCluster, wait
@@ -67,7 +69,7 @@ def persisted(client, query):
     return query
 
 
-def main(n_rows=200_000, n_features=256, n_classes=50, n_blocks=16, n_turns=5):
+def main(n_rows=200_000, n_features=256, n_classes=50, n_blocks=16, n_turns=3):
     torch.set_num_threads(1)
     S = np.random.default_rng(0).normal(size=(n_classes, n_features)).astype(np.float32)
     y = np.arange(n_classes)
@@ -76,6 +78,10 @@ def main(n_rows=200_000, n_features=256, n_classes=50, n_blocks=16, n_turns=5):
     vectors = 8 * n_blocks * (2 * (n_classes * (n_features + 1) + 3) + n_features + 1)
     query = lazy_rows(n_rows, n_features, n_blocks)
     options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    if not os.environ.get("DASK_MALLOC"):
+        # Otherwise every temporary is handed back to the system.
+        environ = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28}
+        dask.config.set({"distributed.nanny.pre-spawn-environ": environ | {"OMP_NUM_THREADS": 1}})
     with (
         LocalCluster(n_workers=1, **options) as one,
         LocalCluster(n_workers=2, **options) as two,
