@@ -7,9 +7,15 @@ import signal
 import uuid
 from pathlib import Path
 
+import dask
+import dask.array as da
 import numpy as np
+from dask.callbacks import Callback
+from sklearn.utils import Bunch
 
 from oslo_sklearn import SimpleShot
+
+UNEVEN = ((1, 50, 0, 70, 29), 64)  # a chunk of one row, and one of none
 
 
 def make_rows(directions: np.ndarray, sizes: tuple[int, ...], block_id) -> np.ndarray:
@@ -22,8 +28,6 @@ def make_rows(directions: np.ndarray, sizes: tuple[int, ...], block_id) -> np.nd
 
 def lazy_rows(directions: np.ndarray, sizes: tuple[int, ...]):
     """A Dask array whose blocks are made by those who read them."""
-    import dask.array as da
-
     directions = directions.astype(np.float32)
     return da.map_blocks(
         make_rows,
@@ -69,3 +73,20 @@ class MarkingShot(SimpleShot):
     def _solve(self, task):
         mark(self.folder)
         return super()._solve(task)
+
+
+class Reads(Callback):
+    """Counts tasks, and the bytes of what they hand on."""
+
+    def __init__(self):
+        self.n_tasks = self.n_bytes = 0
+
+    def _posttask(self, key, result, dsk, state, worker_id):
+        self.n_tasks += 1
+        self.n_bytes += getattr(result, "nbytes", 0)
+
+
+def all_of(lazy: Bunch) -> Bunch:
+    """Compute, having checked that nothing was before."""
+    assert all(isinstance(value, da.Array) for value in lazy.values())
+    return Bunch(**dict(zip(lazy, dask.compute(*lazy.values()), strict=True)))
