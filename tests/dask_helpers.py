@@ -7,13 +7,15 @@ import signal
 import uuid
 from pathlib import Path
 
-import dask
-import dask.array as da
 import numpy as np
-from dask.callbacks import Callback
+import pytest
 from sklearn.utils import Bunch
 
 from oslo_sklearn import SimpleShot
+
+dask = pytest.importorskip("dask")
+import dask.array as da  # noqa: E402
+from dask.callbacks import Callback  # noqa: E402
 
 UNEVEN = ((1, 50, 0, 70, 29), 64)  # a chunk of one row, and one of none
 

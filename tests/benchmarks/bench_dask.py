@@ -17,10 +17,8 @@ import time
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import dask
 import numpy as np
 import torch
-from distributed import Client, LocalCluster, wait
 
 from oslo_sklearn import OSLO
 
@@ -63,6 +61,8 @@ def busiest(client, function) -> float:
 
 
 def persisted(client, query):
+    from distributed import wait
+
     with client.as_current():
         query = query.persist()
         wait(query)
@@ -70,6 +70,9 @@ def persisted(client, query):
 
 
 def main(n_rows=200_000, n_features=256, n_classes=50, n_blocks=16, n_turns=3):
+    import dask
+    from distributed import Client, LocalCluster
+
     torch.set_num_threads(1)
     S = np.random.default_rng(0).normal(size=(n_classes, n_features)).astype(np.float32)
     y = np.arange(n_classes)
