@@ -52,14 +52,14 @@ support_y = names[np.repeat(np.arange(5), 3)]
 
 rows = dd.read_parquet(root / "features")
 oslo = OSLO(outlier_label="unknown")
-with ProgressBar():
+with ProgressBar(dt=1.0):
     oslo.fit(support_X, support_y, rows[features])
 print(f"prototypes: {oslo.prototypes_.shape}, scores: {oslo.outlierness_}")
 
 # %%
 # The first look at ``threshold_`` reads them once more, for a histogram of the scores.
 
-with ProgressBar():
+with ProgressBar(dt=1.0):
     print(f"threshold: {oslo.threshold_:.2f}")
 
 # %%
@@ -68,7 +68,7 @@ with ProgressBar():
 answers = rows[["photo", "truth"]].assign(
     label=oslo.predict(rows[features]), score=oslo.score_samples(rows[features])
 )
-with ProgressBar():
+with ProgressBar(dt=1.0):
     answers.to_parquet(root / "answers", write_index=False)
 
 # %%
