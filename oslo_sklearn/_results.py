@@ -12,11 +12,24 @@ from ._validation import as_tensor
 
 State = dict[str, Tensor | list | None]
 
+# What a fit with a query adds to an estimator.
+QUERY_ATTRIBUTES = (
+    "prototypes_",
+    "center_",
+    "objective_",
+    "converged_",
+    "labels_",
+    "assignments_",
+    "inlierness_",
+    "outlierness_",
+)
+
 
 @dataclass
 class Answer:
     """What a method says about rows, each with a leading axis of tasks.
 
+    Of rows in a Dask collection, these are lists with the one task's Dask array.
     ``labels`` is for methods whose probabilities round away what tells two classes apart.
     """
 

@@ -7,28 +7,42 @@ import numbers
 import numpy as np
 
 
-def otsu_threshold(scores: np.ndarray) -> float:
+def otsu_threshold(scores: np.ndarray, counts: np.ndarray | None = None) -> float:
     """Exact Otsu threshold: midway between the neighbours of the best split of sorted scores.
 
-    The split maximises the variance between the two groups; equal scores are never parted.
+    The split maximises the variance between the two groups; equal scores are never parted. With
+    ``counts``, scores are in order, and each stands for as many rows.
     """
-    ordered = np.sort(np.asarray(scores, dtype=np.float64))
-    n = len(ordered)
-    left = np.arange(1, n)
-    total = np.cumsum(ordered - ordered.mean())[:-1]
+    ordered, counts = _in_order(scores, counts)
+    n = counts.sum()
+    left = np.cumsum(counts)[:-1]
+    total = np.cumsum(counts * (ordered - np.average(ordered, weights=counts)))[:-1]
     between = total**2 / (left * (n - left))
     between[ordered[1:] == ordered[:-1]] = -1.0
     best = int(np.argmax(between))
     return _midway(ordered[best], ordered[best + 1])
 
 
-def contamination_threshold(scores: np.ndarray, contamination: float) -> float:
+def contamination_threshold(
+    scores: np.ndarray, contamination: float, counts: np.ndarray | None = None
+) -> float:
     """The threshold that ``round(contamination * n)`` scores exceed."""
-    ordered = np.sort(np.asarray(scores, dtype=np.float64))
-    n_kept = len(ordered) - round(contamination * len(ordered))
-    if n_kept == len(ordered):
+    ordered, counts = _in_order(scores, counts)
+    n = int(counts.sum())
+    n_kept = n - round(contamination * n)
+    if n_kept == n:
         return np.inf
-    return _midway(ordered[n_kept - 1], ordered[n_kept]) if n_kept else -np.inf
+    if not n_kept:
+        return -np.inf
+    last_kept, first_rejected = np.searchsorted(np.cumsum(counts), [n_kept, n_kept + 1])
+    return _midway(ordered[last_kept], ordered[first_rejected])
+
+
+def _in_order(scores: np.ndarray, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if counts is not None:
+        return scores, counts
+    ordered = np.sort(np.asarray(scores, dtype=np.float64))
+    return ordered, np.ones(len(ordered))
 
 
 def _midway(low: float, high: float) -> float:
@@ -36,10 +50,13 @@ def _midway(low: float, high: float) -> float:
     return min(low / 2 + high / 2, np.nextafter(high, -np.inf)) if low < high else low
 
 
-def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero) -> np.float64:
+def decide_threshold(
+    scores: np.ndarray | None, threshold, contamination, natural_zero, counts=None
+) -> np.float64:
     """The score above which a row is an outlier.
 
-    One row, or scores that are all equal, offer nothing to split: nothing is rejected.
+    One row, or scores that are all equal, offer nothing to split: nothing is rejected. With
+    ``counts``, scores are in order, and each stands for as many rows.
     """
     if isinstance(threshold, numbers.Real):
         return np.float64(threshold)
@@ -47,8 +64,8 @@ def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero)
     if np.ptp(scores) <= 8 * np.finfo(np.float32).eps * np.abs(scores).max():
         return np.float64(np.inf)
     if contamination is not None:
-        return np.float64(contamination_threshold(scores, contamination))
-    otsu = otsu_threshold(scores)
+        return np.float64(contamination_threshold(scores, contamination, counts))
+    otsu = otsu_threshold(scores, counts)
     return np.float64(otsu if natural_zero is None else (otsu + natural_zero) / 2)
 
 

@@ -26,7 +26,7 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
             X = rows = _check_tensor(X, name, estimator)
         else:
             rows = _check_array(X, name, estimator)
-        _check_features(estimator, X, reset)
+        check_features(estimator, X, reset)
     except (TypeError, ValueError) as error:
         if name in str(error):
             raise
@@ -81,7 +81,7 @@ def _is_finite(rows: torch.Tensor) -> bool:
         return math.isfinite(float(rows.sum()))
 
 
-def _check_features(estimator, X, reset: bool) -> None:
+def check_features(estimator, X, reset: bool) -> None:
     """Set or check the number and names of the features."""
     if type(X) is np.ndarray and not hasattr(estimator, "feature_names_in_"):
         if reset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,24 +17,20 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ._dask import decide_on_dask, fit_on_dask, is_dask, lazy_answer, per_row
 from ._devices import check_device, choose_device, common_dtype, enough_threads
-from ._results import Answer, Solution, State, as_batch, first, join
+from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, as_batch, first, join
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
 from .solvers.geometry import Task, prepare_rows
 
 _MAX_STORED_BYTES = 2**30
 _TILE_ENTRIES = 2**23  # of rows that are answered at once
-_QUERY_ATTRIBUTES = (
-    "prototypes_",
-    "center_",
-    "objective_",
-    "converged_",
-    "labels_",
-    "assignments_",
-    "inlierness_",
-    "outlierness_",
-)
+
+
+def is_worth_storing(n_bytes: int) -> bool:
+    """Whether assignments of this size become an attribute; others can be replayed."""
+    return n_bytes <= _MAX_STORED_BYTES
 
 
 class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
@@ -87,6 +84,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             deferred: each later call takes the rows it is given as the query and solves anew.
             A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
             has as many rows as its X.
+            A Dask array or DataFrame stays where it is; attributes with a row per query row are
+            then lazy, too.
 
         Returns
         -------
@@ -110,12 +109,14 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_labels(support_y, len(support), self)
         if self.outlier_label is not None:
             check_outlier_label(self.outlier_label, self.classes_)
-        for name in _QUERY_ATTRIBUTES:
+        for name in QUERY_ATTRIBUTES:
             vars(self).pop(name, None)
-        self._state = self._support = self._seed = None
+        self._state = self._support = self._seed = self._histogram = None
         self.n_iter_ = max(1, getattr(self, "max_iter", 1))
 
-        if query_X is not None:
+        if is_dask(query_X):
+            fit_on_dask(self, support, codes, query_X)
+        elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
             solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
             self._keep_state(solution)
@@ -163,6 +164,16 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             return self._seed
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
+    # What a query that is not in memory is asked for.
+
+    def _solves_by_sums(self) -> bool:
+        """Whether ``_solve_by_sums(support, labels, blocks) -> Solution`` is there."""
+        return False
+
+    def _score_bounds(self) -> tuple[float, float] | None:
+        """The lowest and the highest score that the parameters allow, where known."""
+        return None
+
     # Solving and answering: NumPy outside, torch inside.
 
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
@@ -205,10 +216,12 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
         return prepare_rows(rows, center, self.normalize)
 
-    def _answer(self, X) -> Answer:
+    def _answer(self, X, name="X") -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
         check_is_fitted(self)
-        rows = check_rows(self, X, "X")
+        if is_dask(X):
+            return lazy_answer(self, X)
+        rows = check_rows(self, X, name)
         if self._support is not None:
             if len(rows) == 1:
                 warnings.warn(
@@ -223,11 +236,15 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                 return answer
             found = answer.outlierness
             return self._infer_tiles(solution.state, rows, found.device, found.dtype)
+        return self._infer_tiles(*self._state_for(rows, _stays(X)))
+
+    def _state_for(self, rows: Tensor, stays: bool = False):
+        """The stored state, with rows to be answered from it: where, and in what type."""
         arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
         dtype = common_dtype([rows, *arrays], self.dtype)
-        device = choose_device(check_device(self.device), [rows], len(self.classes_), _stays(X))
+        device = choose_device(check_device(self.device), [rows], len(self.classes_), stays)
         state = {name: as_batch(value, device, dtype) for name, value in self._state.items()}
-        return self._infer_tiles(state, rows, device, dtype)
+        return state, rows, device, dtype
 
     @torch.inference_mode()
     def _infer_tiles(self, state: State, rows: Tensor, device, dtype) -> Answer:
@@ -255,7 +272,9 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             "inlierness_": answer.inlierness,
         }
         assignments = answer.proba if answer.assignments is None else answer.assignments
-        if assignments.nbytes <= _MAX_STORED_BYTES:
+        if isinstance(assignments, list) or (
+            assignments is not None and is_worth_storing(assignments.nbytes)
+        ):
             found["assignments_"] = assignments
         for name, tensor in found.items():
             if tensor is not None:
@@ -274,7 +293,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def _label(self, answer: Answer) -> np.ndarray:
         codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-        return self.classes_[first(codes)]
+        return per_row(self.classes_.take, first(codes))
 
     @property
     def threshold_(self) -> np.float64:
@@ -287,14 +306,18 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             )
         return self._decide(getattr(self, "outlierness_", None))
 
-    def _decide(self, scores: np.ndarray | None) -> np.float64:
+    def _decide(self, scores: np.ndarray | None, lazy: bool = False) -> np.float64:
         self._check_decision()
-        return decide_threshold(scores, self.threshold, self.contamination, self._natural_zero)
+        rule = {name: getattr(self, name) for name in ("threshold", "contamination")}
+        rule["natural_zero"] = self._natural_zero
+        if is_dask(scores):
+            return decide_on_dask(self, scores, rule, lazy)
+        return decide_threshold(scores, **rule)
 
     def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
         stored = getattr(self, "outlierness_", scores)
-        return scores.astype(np.float64) > self._decide(stored)
+        return scores.astype(np.float64) > self._decide(stored, lazy=is_dask(scores))
 
     # Answers.
 
@@ -317,7 +340,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             return labels
         check_outlier_label(self.outlier_label, self.classes_)
         is_outlier = self._is_outlier(first(answer.outlierness))
-        return mark_outliers(labels, is_outlier, self.outlier_label)
+        mark = partial(mark_outliers, outlier_label=self.outlier_label)
+        return per_row(mark, labels, is_outlier)
 
     def predict_proba(self, X):
         """Probability of each known class, given that the row belongs to one.

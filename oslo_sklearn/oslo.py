@@ -7,11 +7,20 @@ import numbers
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._devices import enough_threads
 from ._docs import shared_docs
-from .base import Answer, FewShotOpenSetClassifier, Solution
+from ._validation import check_rows
+from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.geometry import Task, class_means, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
-from .solvers.oslo_tiled import TiledRows, solve_oslo_tiled
+from .solvers.oslo_tiled import (
+    StepSums,
+    TiledRows,
+    ascend,
+    solve_oslo_tiled,
+    sum_step,
+    tile_rows,
+)
 
 # Entries of a query from which on a prepared copy of it costs more than tiles do.
 _TILES_WORTHWHILE = 2**22
@@ -164,8 +173,11 @@ class OSLO(FewShotOpenSetClassifier):
         """Means of rows that keep their lengths are not those of the rows the solver sees."""
         if self.likelihood == "gaussian" or self.normalize:
             return None
-        lengths = torch.linalg.vector_norm(task.support, dim=-1, keepdim=True)
-        means = class_means(task.support, task.labels, task.n_classes)
+        # Only directions matter, and squares of rows as they are might over- or underflow.
+        largest = task.support.abs().amax((-2, -1), keepdim=True)
+        support = task.support / torch.where(largest > 0, largest, 1.0)
+        lengths = torch.linalg.vector_norm(support, dim=-1, keepdim=True)
+        means = class_means(support, task.labels, task.n_classes)
         return unit_prototypes(means, class_means(lengths, task.labels, task.n_classes)[..., 0])
 
     def _solve(self, task) -> Solution:
@@ -212,12 +224,13 @@ class OSLO(FewShotOpenSetClassifier):
             n_classes,
             max_iter=self.max_iter,
             start=None if start is None else start[0],
+            keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
         )
         answer = Answer(
             proba=None,
             outlierness=-solved.logit_xi[None],
             labels=solved.labels[None],
-            assignments=solved.z[None],
+            assignments=None if solved.z is None else solved.z[None],
             inlierness=torch.sigmoid(solved.logit_xi)[None],
         )
         solution = Solution(
@@ -228,6 +241,68 @@ class OSLO(FewShotOpenSetClassifier):
             converged=torch.tensor([False]),
         )
         return solution, answer
+
+    def _solves_by_sums(self) -> bool:
+        # A subclass with another solver has other sums.
+        return type(self)._solve is OSLO._solve
+
+    def _solve_by_sums(self, support, labels, blocks) -> Solution:
+        """Solve one task of whose query only sums are at hand."""
+        n_classes = len(self.classes_)
+        center = self._find_center([support])
+        support = self._prepare(support, center)
+        origin = support.mean(1) if self.likelihood == "gaussian" else None
+        start = self._start(Task(support, labels, None, n_classes))
+        size = n_classes * (support.shape[-1] + 1) + 3
+
+        def state(path):
+            return {"path": path[None], "origin": origin, "center": center}
+
+        found = ascend(
+            self._model(),
+            self._on_model(support, origin)[0],
+            labels[0],
+            n_classes,
+            lambda path: StepSums.unpack(
+                blocks.add_up(OSLO._sum_step, size, state(path)), n_classes
+            ),
+            max_iter=self.max_iter,
+            tol=float(self.tol),
+            start=None if start is None else start[0],
+        )
+        objective = found.objective.to(support.dtype)[None]
+        if found.is_open:
+            values = objective[0].numpy()
+            closing = blocks.summed(OSLO._sum_step, size, state(found.path))
+            objective = [closing.map_blocks(_close, values, chunks=(len(values),), meta=values[:0])]
+        prototypes = found.path[None, -1]
+        return Solution(
+            state(found.path),
+            prototypes=prototypes if origin is None else prototypes + origin[:, None],
+            objective=objective,
+            n_iter=torch.tensor([len(found.path) - 1]),
+            converged=torch.tensor([found.converged]),
+        )
+
+    @torch.inference_mode()
+    def _sum_step(self, block):
+        """What the step after the stored path adds up over a block of the query."""
+        state, rows, device, dtype = self._state_for(check_rows(self, block, "query_X"))
+        tiles = (
+            self._on_model(
+                self._prepare(tile.to(device, dtype)[None], state["center"]), state["origin"]
+            )[0]
+            for tile in rows.split(tile_rows(rows.shape[1]))
+        )
+        with enough_threads(rows.numel()):
+            return sum_step(self._model(), state["path"][0], tiles).pack()
+
+    def _score_bounds(self):
+        if self.likelihood != "cosine":
+            return None
+        # Cosines are within 1 but for their last bits.
+        bound = 1.001 / float(self.lambda_xi)
+        return -bound, bound
 
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows, state["origin"])
@@ -243,3 +318,10 @@ class OSLO(FewShotOpenSetClassifier):
             assignments=z,
             inlierness=torch.sigmoid(logit_xi),
         )
+
+
+def _close(sums, values):
+    """The objective after each step, the last of them with the query's fit."""
+    values = values.copy()
+    values[-1] += sums[-3]
+    return values

@@ -53,9 +53,11 @@ class LabelledPool:
 
     def known(self, tasks: TaskBatch) -> np.ndarray:
         """True class of each query row (B, n) as a position in its task's classes, -1: outlier."""
-        places = np.full((len(tasks.classes), len(self.labels)), -1, dtype=np.int32)
-        np.put_along_axis(places, tasks.classes, np.arange(tasks.classes.shape[1]), axis=1)
-        return np.take_along_axis(places, self.codes[tasks.query], axis=1)
+        codes = self.codes[tasks.query]
+        known = np.full(codes.shape, -1)
+        for k, of_tasks in enumerate(tasks.classes.T):
+            known[codes == of_tasks[:, None]] = k
+        return known
 
 
 class DrawnTasks(Sequence):

@@ -13,26 +13,18 @@ import numpy as np
 from numba import njit
 
 # Sums and maxima may be reordered, which vectorises them; infinities keep their meaning.
-_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nnan", "nsz", "arcp"})
+_compiled = njit(
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+    fastmath={"reassoc", "contract", "nnan", "nsz", "arcp"},
+)
 _TILE = 640  # columns of all prototypes that stay in the first-level cache
 
 
 @_compiled
-def _length(x, floor):
-    """Norm of a row, whatever its size; 0 if no entry is larger than `floor`."""
-    largest, square = 0.0, 0.0
-    for j in range(x.size):
-        largest = max(largest, abs(x[j]))
-    if largest <= floor:
-        return 0.0
-    for j in range(x.size):
-        square += (x[j] / largest) ** 2
-    return math.sqrt(square) * largest
-
-
-@_compiled
 def _mean(pool, rows):
-    """Mean of rows, summed up in double precision four by four."""
+    """Mean of rows: sums of four at a time, added up in double precision."""
     n_features, whole = pool.shape[1], rows.size - rows.size % 4
     mean = np.zeros(n_features)
     for i in range(0, whole, 4):
@@ -47,7 +39,7 @@ def _mean(pool, rows):
 
 
 @_compiled
-def _centred_rows(pool, rows, n_center, noise, block, lengths, scale):
+def _centred_rows(pool, rows, n_center, unit, noise, block, lengths, scale):
     """Centre rows on the mean of the first `n_center`; their lengths, and one over these."""
     center = _mean(pool, rows[:n_center])
     floor = noise * np.abs(center).max()
@@ -58,10 +50,26 @@ def _centred_rows(pool, rows, n_center, noise, block, lengths, scale):
             out[j] = x[j] - center[j]
             square += out[j] * out[j]
         lengths[i] = math.sqrt(square)
+        scale[i] = 1 / lengths[i]
         # Most rows are longer than noise for sure, and their squares inside float32's range.
-        if not max(x.size * floor**2, 1e-25) < square < 1e37:
-            lengths[i] = _length(out, floor)
-        scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
+        if unit and not max(x.size * floor**2, 1e-25) < square < 1e37:
+            _scale_with_care(out, center, noise, lengths[i : i + 1], scale[i : i + 1])
+
+
+@_compiled
+def _scale_with_care(x, center, noise, length, scale):
+    """Length of a row of any size; 0 if no entry is larger than its own rounding noise."""
+    largest, is_row = 0.0, False
+    for j in range(x.size):
+        largest = max(largest, abs(x[j]))
+        is_row |= abs(x[j]) > noise * abs(center[j])
+    length[0], scale[0] = 0, 0
+    if is_row:
+        square = 0.0
+        for j in range(x.size):
+            x[j] /= largest
+            square += x[j] * x[j]
+        length[0], scale[0] = math.sqrt(square) * largest, 1 / math.sqrt(square)
 
 
 @_compiled
@@ -208,7 +216,7 @@ def _log_likelihood(block, is_gram, weights, n_used, scale, cosine, squares, sca
         for j in range(0 if is_gram else sums.shape[1]):
             square += sums[k, j] * sums[k, j]
         norm = math.sqrt(max(square, 0.0))
-        smallest = min(smallest, norm / weight)
+        smallest = min(smallest, norm / weight if weight > 0 else 0.0)
         if cosine:
             of_class = block.dtype.type(1 / norm if norm > 1e-6 * weight else 0)
             for i in range(n_rows):
@@ -300,6 +308,7 @@ def solve_range(
     scale = np.empty(n_rows, dtype)
     squares = np.empty(n_rows, dtype)
     place = np.arange(n_rows)  # of each row in the block
+    unit = normalize or cosine
     n_used = n_rows if is_gram else n_support  # by the first prototypes
     for task in range(first, last):
         sound[task] = True
@@ -310,8 +319,8 @@ def solve_range(
                 pool, rows[task][order], place[:n_center], floors[0], block, lengths, scale
             )
         else:
-            _centred_rows(pool, rows[task], n_center, noise, block, lengths, scale)
-        if not (normalize or cosine):
+            _centred_rows(pool, rows[task], n_center, unit, noise, block, lengths, scale)
+        if not unit:
             scale[:] = 1
         support, query = place[:n_support], place[n_support:]
         weights[:] = 0

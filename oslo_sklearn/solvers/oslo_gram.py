@@ -15,9 +15,9 @@ pay, or where float rounding would show, the same loop runs on the rows themselv
 from __future__ import annotations
 
 import importlib
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Lock
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long 
 _MAX_GRAM_BYTES = 2**30
 _GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from memory
 _TILE = 192  # rows of the Gram matrix, made at once
+_ONE_LIMIT_AT_A_TIME = Lock()
 _TASKS_PER_CALL = 32  # small enough for threads to end together
 
 
@@ -103,6 +104,8 @@ def solve_oslo_tasks(
         n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
     elif center is not None:
         pool = _around(pool, torch.as_tensor(center).to(pool), normalize)
+    elif not normalize and model.likelihood == "gaussian":
+        pool = pool - pool.mean(0)  # distances stay, and what is squared gets small
     problem = Problem(
         model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps
     )
@@ -130,11 +133,11 @@ def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
     if engine != "auto":
         return engine
     many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
-    if pool.device.type != "cpu" or not (many or _COMPILED in sys.modules):
+    if pool.device.type != "cpu" or not many:
         return "torch"
     try:
         importlib.import_module(_COMPILED)
-    except ImportError:
+    except (ImportError, RuntimeError):  # not installed, or nowhere to keep what it compiles
         return "torch"
     return "numba"
 
@@ -191,8 +194,10 @@ def _gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
         pool = unit_rows(pool)
     if pool.device.type != "cpu":
         return pool @ pool.mT
-    lower = torch.from_numpy(_lower_products(pool.numpy()))
-    return lower.tril() + lower.tril(-1).mT if whole else lower
+    products = _lower_products(pool.numpy())
+    for last in range(_TILE, len(products) if whole else 0, _TILE):
+        products[last - _TILE : last, last:] = products[last:, last - _TILE : last].T
+    return torch.from_numpy(products)
 
 
 def _lower_products(rows: np.ndarray) -> np.ndarray:
@@ -207,7 +212,8 @@ def _lower_products(rows: np.ndarray) -> np.ndarray:
         last = first + _TILE
         np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
 
-    with _loaded_libraries().limit(limits=1, user_api="blas"):
+    # The limit is the whole process's: of two that overlap, the later would restore the earlier.
+    with _ONE_LIMIT_AT_A_TIME, _loaded_libraries().limit(limits=1, user_api="blas"):
         _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
     return products
 

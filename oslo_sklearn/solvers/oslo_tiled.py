@@ -1,23 +1,156 @@
 """One task whose query is too large to be copied: the same updates, a tile of rows at a time.
 
-A step reads the query once. Rows are centred in a tile that stays in the processor's cache, and
-not normalised: their lengths scale the products instead. Sums over rows are accumulated in double
-precision across tiles. Only for the cosine likelihood and a fixed number of steps.
+A step reads the query once and adds up, in double precision, what the prototypes need of it. Two
+ways to read it share the step of a tile and the loop:
+
+* `solve_oslo_tiled` has the query at hand and keeps z of every row, unless that is too much. Rows
+  are centred in a tile that stays in the processor's cache, and not normalised: their lengths
+  scale the products instead. Only for the cosine likelihood and a fixed number of steps.
+* `ascend` with `sum_step` keeps nothing of a row: each step carries it along the path of
+  prototypes so far. The sums may be added up anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .geometry import center_rows, one_hot, plain_norms, unit_rows
-from .oslo import OSLOModel
+from .oslo import OSLOModel, replay_oslo
 
 _TILE_ENTRIES = 2**21
 _MOST_ROWS = 2**12  # in a tile: sums over more than that lose digits in single precision
+
+
+def tile_rows(n_features: int) -> int:
+    """Rows of a tile."""
+    return min(max(1, _TILE_ENTRIES // n_features), _MOST_ROWS)
+
+
+class StepSums(NamedTuple):
+    """What one step adds up over all rows, in double precision."""
+
+    rows: Tensor  # (K, d)
+    weights: Tensor  # (K,)
+    fit: Tensor  # of the step before, under this step's prototypes
+    entropy: Tensor
+    n_rows: Tensor
+
+    @classmethod
+    def zeros(cls, prototypes: Tensor) -> StepSums:
+        rows = torch.zeros_like(prototypes, dtype=torch.float64)
+        return cls(rows, rows.new_zeros(len(rows)), *rows.new_zeros(3))
+
+    def pack(self) -> np.ndarray:
+        """As one vector: the sum of such vectors is that of all rows."""
+        return torch.cat([part.reshape(-1) for part in self]).cpu().numpy()
+
+    @classmethod
+    def unpack(cls, packed: np.ndarray, n_classes: int) -> StepSums:
+        packed = torch.from_numpy(packed)
+        rows, weights, scalars = packed.split([len(packed) - n_classes - 3, n_classes, 3])
+        return cls(rows.reshape(n_classes, -1), weights, *scalars)
+
+
+def step_tile(
+    model: OSLOModel,
+    tile: Tensor,
+    inverse: Tensor | None,
+    log_p: Tensor,
+    z: Tensor,
+    logit_xi: Tensor,
+    sums: StepSums,
+    *,
+    is_first: bool,
+) -> None:
+    """One step of a tile of rows ``(n, d)``: z and logit_xi are replaced, the sums added to.
+
+    ``inverse`` is one over the rows' lengths ``(n, 1)``, None where they are prepared already.
+    """
+    expected = (z * log_p).sum(-1)
+    if not is_first:
+        sums.fit.add_(_fit(model, expected, logit_xi))
+    torch.div(expected, model.lambda_xi, out=logit_xi)
+    xi = torch.sigmoid(logit_xi)
+    log_z = model.assignment_update(log_p, xi)
+    torch.exp(log_z, out=z)
+    sums.entropy.add_(model.entropies(z, log_z, logit_xi).sum())
+    weight = z * xi[:, None] if model.inlierness else z
+    sums.weights.add_(weight.sum(0))
+    sums.rows.add_((weight if inverse is None else weight * inverse).mT @ tile)
+    sums.n_rows.add_(len(tile))
+
+
+def _fit(model: OSLOModel, expected: Tensor, logit_xi: Tensor) -> Tensor:
+    return (torch.sigmoid(logit_xi) * expected if model.inlierness else expected).sum()
+
+
+def sum_step(model: OSLOModel, path: Tensor, tiles: Iterable[Tensor]) -> StepSums:
+    """What the step after a path ``(t + 1, K, d)`` adds up over tiles of prepared rows."""
+    sums = StepSums.zeros(path[0])
+    for tile in tiles:
+        log_p, z, logit_xi = (found[0] for found in replay_oslo(model, path[None], tile[None]))
+        step_tile(model, tile, None, log_p, z, logit_xi, sums, is_first=len(path) == 1)
+    return sums
+
+
+class Ascent(NamedTuple):
+    """A task solved up to what only another look at its query tells."""
+
+    path: Tensor  # (T + 1, K, d)
+    objective: Tensor  # (T,), the last one without the query's fit where that is `open`
+    is_open: bool
+    converged: bool
+
+
+def ascend(
+    model: OSLOModel,
+    support: Tensor,
+    labels: Tensor,
+    n_classes: int,
+    add_up: Callable[[Tensor], StepSums],
+    *,
+    max_iter: int,
+    tol: float = 0.0,
+    start: Tensor | None = None,
+) -> Ascent:
+    """Move the prototypes by sums over the query; arguments as for ``solve_oslo``, of one task.
+
+    ``add_up(path)`` returns the sums of the step after a path of prototypes. The fit under new
+    prototypes is known only once the next step has read the rows: with ``tol`` the query is read
+    once more at the end, without it the last value is left open.
+    """
+    membership = one_hot(labels, n_classes, support.dtype)
+    support_sum, support_weight = membership.mT @ support, membership.sum(0)
+    squares = support.square().sum() if model.likelihood == "gaussian" else None
+    path = [model.on_model(support_sum, support_weight) if start is None else start]
+    objective, converged = [], False
+    n_looks = max_iter + (1 if tol > 0 and max_iter else 0)
+    for step in range(n_looks):
+        sums = add_up(torch.stack(path))
+        if step:
+            objective[-1] = objective[-1] + sums.fit
+            converged = tol > 0 and step > 1 and _is_close(*objective[-2:], tol)
+        if converged or step == max_iter:
+            break
+        path.append(
+            model.on_model(
+                support_sum + sums.rows.to(support.dtype),
+                support_weight + sums.weights.to(support.dtype),
+            )
+        )
+        of_support = model.support_objective(path[-1], support_sum, support_weight, squares)
+        objective.append(of_support + sums.entropy)
+    values = torch.stack(objective) if objective else support_sum.new_empty(0)
+    return Ascent(torch.stack(path), values.double(), tol == 0 and max_iter > 0, converged)
+
+
+def _is_close(before: Tensor, after: Tensor, tol: float) -> bool:
+    return bool((after - before).abs() <= tol * before.abs())
 
 
 class TiledSolution(NamedTuple):
@@ -25,7 +158,7 @@ class TiledSolution(NamedTuple):
 
     path: Tensor  # (T + 1, K, d)
     labels: Tensor  # (n,)
-    z: Tensor  # (n, K)
+    z: Tensor | None  # (n, K)
     logit_xi: Tensor  # (n,)
     objective: Tensor  # (T,)
 
@@ -38,7 +171,7 @@ class TiledRows:
 
     def __init__(self, rows: Tensor, center: Tensor | None):
         self.rows, self.center = rows, center
-        self.size = min(max(1, _TILE_ENTRIES // rows.shape[1]), _MOST_ROWS)
+        self.size = tile_rows(rows.shape[1])
         noise = center_rows(rows[:0], center)[1]
         self.inverse = rows.new_empty(len(rows), 1)
         for _, tile, inverse in self:
@@ -69,71 +202,45 @@ def solve_oslo_tiled(
     *,
     max_iter: int,
     start: Tensor | None = None,
+    keep_z: bool = True,
 ) -> TiledSolution:
-    """Solve one task; arguments as for ``solve_oslo``, without the axis of tasks."""
-    membership = one_hot(labels, n_classes, support.dtype)
-    support_sum, support_weight = membership.mT @ support, membership.sum(0)
-    prototypes = model.on_model(support_sum, support_weight) if start is None else start
-    z = support.new_full((len(query), n_classes), 1 / n_classes)
+    """Solve one task; arguments as for ``solve_oslo``, without the axis of tasks.
+
+    Not kept, z is found again each time along the path so far, which takes more products.
+    """
+    z = support.new_full((len(query), n_classes), 1 / n_classes) if keep_z else None
     logit_xi = support.new_empty(len(query))
-    path, objective, entropy = [prototypes], [], None
 
-    def finish_objective(fit: Tensor) -> None:
-        """The fit under the last prototypes is known only once the next step has read the rows."""
-        if entropy is not None:
-            objective.append((prototypes * support_sum).sum() + fit + entropy)
-
-    for step in range(max_iter):
-        sums = _Sums.zeros(support_sum, support_weight)
+    def add_up(path: Tensor) -> StepSums:
+        if z is None:
+            return sum_step(model, path, (tile * inverse for _, tile, inverse in query))
+        sums = StepSums.zeros(path[0])
         for where, tile, inverse in query:
-            log_p = (tile @ prototypes.mT).mul_(inverse)
-            expected = (z[where] * log_p).sum(-1)
-            if step:
-                sums.fit.add_(_fit(model, expected, logit_xi[where]))
-            logit_xi[where] = expected / model.lambda_xi
-            xi = torch.sigmoid(logit_xi[where])
-            log_z = model.assignment_update(log_p, xi)
-            torch.exp(log_z, out=z[where])
-            sums.entropy.add_(model.entropies(z[where], log_z, logit_xi[where]).sum())
-            weight = z[where] * xi[:, None] if model.inlierness else z[where]
-            sums.weights.add_(weight.sum(0))
-            sums.rows.add_((weight * inverse).mT @ tile)
-        finish_objective(sums.fit)
-        entropy = sums.entropy
-        prototypes = model.on_model(
-            support_sum + sums.rows.to(support.dtype),
-            support_weight + sums.weights.to(support.dtype),
-        )
-        path.append(prototypes)
+            log_p = (tile @ path[-1].mT).mul_(inverse)
+            step_tile(
+                model, tile, inverse, log_p, z[where], logit_xi[where], sums,
+                is_first=len(path) == 1,
+            )  # fmt: skip
+        return sums
 
-    found = torch.empty(len(query), dtype=torch.int64, device=support.device)
+    found = ascend(model, support, labels, n_classes, add_up, max_iter=max_iter, start=start)
+    codes = torch.empty(len(query), dtype=torch.int64, device=support.device)
     fit = torch.zeros((), dtype=torch.float64, device=support.device)
     for where, tile, inverse in query:
-        log_p = (tile @ prototypes.mT).mul_(inverse)
-        found[where] = log_p.argmax(-1)
-        expected = (z[where] * log_p).sum(-1)
+        if z is None:
+            rows = (tile * inverse)[None]
+            log_p, of_tile, logit_xi[where] = (
+                part[0] for part in replay_oslo(model, found.path[None], rows)
+            )
+        else:
+            log_p, of_tile = (tile @ found.path[-1].mT).mul_(inverse), z[where]
+        codes[where] = log_p.argmax(-1)
+        expected = (of_tile * log_p).sum(-1)
         if max_iter:
             fit += _fit(model, expected, logit_xi[where])
         else:
             logit_xi[where] = expected / model.lambda_xi
-    finish_objective(fit)
-    values = torch.stack(objective) if objective else fit.new_empty(0)
-    return TiledSolution(torch.stack(path), found, z, logit_xi, values.to(support.dtype))
-
-
-class _Sums(NamedTuple):
-    """What one step adds up over all rows, in double precision."""
-
-    rows: Tensor  # (K, d)
-    weights: Tensor  # (K,)
-    fit: Tensor  # of the step before, under this step's prototypes
-    entropy: Tensor
-
-    @classmethod
-    def zeros(cls, rows: Tensor, weights: Tensor) -> _Sums:
-        rows, weights = (torch.zeros_like(like, dtype=torch.float64) for like in (rows, weights))
-        return cls(rows, weights, rows.new_zeros(()), rows.new_zeros(()))
-
-
-def _fit(model: OSLOModel, expected: Tensor, logit_xi: Tensor) -> Tensor:
-    return (torch.sigmoid(logit_xi) * expected if model.inlierness else expected).sum()
+    objective = found.objective
+    if max_iter:
+        objective[-1] += fit
+    return TiledSolution(found.path, codes, z, logit_xi, objective.to(support.dtype))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from oslo_sklearn.solvers import oslo_gram
 from oslo_sklearn.solvers._oslo_torch import Problem
@@ -109,7 +111,9 @@ def test_every_centring(engine, form, center, normalize, likelihood):
 
 
 @pytest.mark.parametrize(("engine", "form"), RUNS)
-@pytest.mark.parametrize("case", ["far", "duplicates", "zeros", "opposite", "huge", "scales"])
+@pytest.mark.parametrize(
+    "case", ["far", "duplicates", "zeros", "opposite", "huge", "largest", "scales", "column"]
+)
 @pytest.mark.parametrize("center", ["task", None])
 def test_hard_pools(engine, form, case, center):
     X = make_pool(1, offset=0.0)
@@ -126,6 +130,12 @@ def test_hard_pools(engine, form, case, center):
         X[1::2] = -X[::2]
     elif case == "huge":
         X *= np.float32(1e30)
+    elif case == "largest":  # their lengths are beyond single precision
+        if center == "task":
+            pytest.skip("sums of such rows overflow in any form")
+        X *= np.float32(3e38 / np.abs(X).max())
+    elif case == "column":  # rounding noise of one feature is larger than all others
+        X[:, 0] = 1e7
     else:
         X *= np.logspace(-3, 3, len(X), dtype=np.float32)[:, None]
     answers = solve_oslo_tasks(COSINE, X, *tasks, center=center, engine=engine, form=form)
@@ -135,7 +145,8 @@ def test_hard_pools(engine, form, case, center):
 
 @pytest.mark.parametrize(("engine", "form"), [*RUNS, ("auto", "auto")])
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_real_features(real_features, engine, form, n_threads):
+def test_real_features(real_features, engine, form, n_threads, monkeypatch):
+    monkeypatch.setattr(oslo_gram, "_TASKS_PER_CALL", 2)  # several parts, for several threads
     X, _, split = real_features("cub")
     X = X[split == "novel"][::3]
     tasks = draw_tasks(len(X), n_tasks=5, n_shot=1, n_query=150)
@@ -165,6 +176,60 @@ def test_real_tasks_are_solved_out_of_the_gram_matrix(real_features, monkeypatch
         COSINE, X, *tasks, max_iters=(5,), lambdas=lambdas, engine="torch", form="gram"
     )
     assert forms == [True]
+
+
+@pytest.mark.parametrize(("engine", "form"), RUNS)
+def test_zero_support_rows_without_lengths(engine, form):
+    X = make_pool(offset=0.0)
+    tasks = draw_tasks(len(X), n_classes=3, n_shot=1, n_query=30)
+    X[tasks[0][:, 1]] = 0
+    options = {"center": None, "normalize": False}
+    answers = solve_oslo_tasks(COSINE, X, *tasks, **options, engine=engine, form=form)
+    assert_equal_to_direct(answers, COSINE, X, *tasks, **options)
+
+
+@pytest.mark.parametrize(("engine", "form"), RUNS)
+def test_distances_far_from_the_origin(engine, form):
+    model = OSLOModel(10.0, 5.0, "gaussian", True)
+    X = make_pool(dtype=np.float64)
+    tasks = draw_tasks(len(X))
+    options = {"center": None, "normalize": False}
+    expected = solve_oslo_tasks(model, X, *tasks, **options, engine="torch", form="direct")
+    far = (X + 1000).astype(np.float32)
+    answers = solve_oslo_tasks(model, far, *tasks, **options, engine=engine, form=form)
+    difference = np.abs(answers.outlierness - expected.outlierness).max()
+    assert 5.0 * difference <= 2e-3  # what rows keep of their digits so far away
+
+
+def test_the_engine_depends_on_the_call_alone(monkeypatch):
+    """A run that is resumed in another process must find the same numbers."""
+    X = torch.from_numpy(make_pool())
+    support, labels, query, n_classes = (torch.as_tensor(a) for a in draw_tasks(len(X)))
+    rows, lambdas = torch.cat([support, query], 1), X.new_ones(1, 2)
+    problem = Problem(COSINE, labels, rows, int(n_classes), 51, True, lambdas, (2,))
+    __import__("oslo_sklearn.solvers._oslo_numba")
+    assert oslo_gram._choose_engine("auto", problem, X) == "torch"
+    monkeypatch.setattr(oslo_gram, "_WORTH_COMPILING", len(rows))
+    assert oslo_gram._choose_engine("auto", problem, X) == "numba"
+
+
+def test_threads_of_the_blas_are_given_back():
+    """Also where several callers overlap, each of which limits the whole process."""
+    pool = np.random.default_rng(0).normal(size=(500, 30))
+
+    def n_threads():
+        return [library["num_threads"] for library in threadpool_info()]
+
+    before = n_threads()
+    with ThreadPoolExecutor(4) as callers:
+        list(callers.map(lambda _: oslo_gram._lower_products(pool), range(40)))
+    assert n_threads() == before
+
+
+def test_the_whole_gram_matrix():
+    pool = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 30)))
+    gram = oslo_gram._gram(pool, False, whole=True)
+    torch.testing.assert_close(gram, unit_rows(pool) @ unit_rows(pool).mT)
 
 
 def test_without_numba(monkeypatch):

@@ -51,6 +51,19 @@ def test_tiles_give_the_plain_answers(tiles, dtype, center, normalize, inliernes
     assert tiled.n_iter_ == max_iter
 
 
+@pytest.mark.parametrize("max_iter", [0, 1, 2, 5])
+def test_assignments_that_are_not_stored_are_not_made(tiles, monkeypatch, max_iter):
+    task = make_task(n_shot=2)
+    tiles(64)
+    kept = OSLO(max_iter=max_iter).fit(*task[:3])
+    monkeypatch.setattr(oslo_sklearn.base, "_MAX_STORED_BYTES", 0)
+    found = OSLO(max_iter=max_iter).fit(*task[:3])
+    assert not hasattr(found, "assignments_")
+    np.testing.assert_array_equal(found.labels_, kept.labels_)
+    for name in ("prototypes_", "objective_", "outlierness_", "inlierness_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(kept, name), rtol=1e-4, atol=1e-4)
+
+
 def test_zero_and_huge_rows_in_tiles(tiles):
     task = make_task(dtype=np.float64)
     query = task.query_X.copy()

@@ -1,0 +1,280 @@
+"""Queries that live elsewhere: Dask arrays and frames, read where they are and never pulled in.
+
+A block of rows is answered by a copy of the estimator that travels to it, so all that comes back
+is lazy; a fit moves sums over blocks, of a size that does not depend on the number of rows. Dask
+is imported once a Dask collection has been handed in.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import fields
+from functools import partial
+from numbers import Real
+
+import numpy as np
+import torch
+
+from ._devices import common_dtype
+from ._optional import require
+from ._results import QUERY_ATTRIBUTES, Answer, State, first
+from ._threshold import decide_threshold
+from ._validation import check_features, check_rows
+from .solvers.oslo_tiled import tile_rows
+
+_BINS = 2**16
+_SCALE = 2.0**-40  # of sums of rows: no number of them overflows, and no digit is lost
+
+
+def is_dask(X) -> bool:
+    """Whether X is a Dask collection, told without importing Dask."""
+    return hasattr(X, "__dask_graph__") and any(
+        cls.__module__.partition(".")[0].startswith("dask") for cls in type(X).__mro__
+    )
+
+
+def as_blocks(estimator, X, name: str):
+    """Rows as a 2-D Dask array, each block with all of the features; checked but for values."""
+    da = require("dask.array", "dask")
+    if hasattr(type(X), "columns") and X.ndim == 2:  # a frame
+        # Otherwise some columns of a file may come in other chunks than the whole of it.
+        with require("dask", "dask").config.set({"optimization.tune.active": False}):
+            meta, X = X._meta, X.to_dask_array()
+    elif isinstance(X, da.Array) and X.ndim == 2:
+        if np.isnan(X.shape[1]):
+            raise ValueError(f"{name} is a dask array that does not know how many columns it has.")
+        meta = np.empty((0, X.shape[1]))
+    else:
+        shape = f" of shape {X.shape}" if isinstance(X, da.Array) else ""
+        raise ValueError(
+            f"{name}: Expected 2D array, got dask {type(X).__name__}{shape} instead. Pass a dask "
+            "array of shape (n_samples, n_features) or a dask DataFrame."
+        )
+    try:
+        check_features(estimator, meta, reset=False)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    if X.shape[0] == 0:
+        raise ValueError(_no_rows(name))
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def _no_rows(name: str) -> str:
+    return f"{name}: Found array with 0 sample(s) while a minimum of 1 is required."
+
+
+def _traveller(estimator, **changes):
+    """A copy that is sent to the blocks, without what has a row for each of the query."""
+    traveller = copy(estimator)
+    # Names have been checked, and blocks have none.
+    for name in (*QUERY_ATTRIBUTES, "_histogram", "feature_names_in_"):
+        vars(traveller).pop(name, None)
+    vars(traveller).update(changes)
+    return traveller
+
+
+def _send(traveller):
+    """A node of the graph, so that it goes to each worker once and not with every task."""
+    return require("dask", "dask").delayed(traveller, pure=True, traverse=False)
+
+
+# Fitting.
+
+
+def fit_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X) -> None:
+    """Solve a task whose query is a Dask collection, and keep its attributes as lazy arrays."""
+    query = as_blocks(estimator, query_X, "query_X")
+    solver = _traveller(estimator)
+    is_on_task = isinstance(getattr(solver, "center", None), str) and solver.center == "task"
+    if is_on_task:
+        solver.center = None
+    if solver._needs_query() and not solver._solves_by_sums():
+        name = type(estimator).__name__
+        raise ValueError(
+            f"query_X is a dask {type(query_X).__name__}, and {name} needs all rows of its query "
+            "in memory at once. Fit it with a sample of them, np.asarray(sample); predict and "
+            "score_samples then take dask arrays. OSLO takes them at fit, too."
+        )
+    support = support.cpu().to(common_dtype([support, _like(query)], estimator.dtype))
+    blocks = RowBlocks(solver, query)
+    if is_on_task:
+        solver.center = blocks.mean_with(support)
+    if solver._needs_query():
+        labels = torch.from_numpy(codes)[None]
+        solution = solver._solve_by_sums(support[None], labels, blocks)
+    else:
+        solution, _ = solver._solve_one(support, codes, None, False)
+    estimator._keep_state(solution)
+    answer = _answer_blocks(estimator, query, "query_X")
+    estimator._keep_query_attributes(solution, answer)
+    # With the bounds of now: what is lazy must not change with later parameters.
+    estimator._histogram = _histogram(first(answer.outlierness), estimator._score_bounds())
+
+
+def _like(rows) -> torch.Tensor:
+    """An empty tensor of the type that blocks come in after validation."""
+    is_narrow = rows.dtype.kind == "f" and rows.dtype.itemsize <= 4
+    return torch.empty(0, dtype=torch.float32 if is_narrow else torch.float64)
+
+
+class RowBlocks:
+    """The blocks of a query, to be summed over."""
+
+    def __init__(self, solver, query):
+        self.solver, self.query = solver, query
+
+    def summed(self, function, size: int, state: State | None = None):
+        """The sum over blocks of ``function(solver, block)``, lazily.
+
+        These are vectors of one size, the last entry of which is the number of rows.
+        """
+        kept = None if state is None else {name: first(value) for name, value in state.items()}
+        sums = self.query.map_blocks(
+            _sum_block,
+            _send(_traveller(self.solver, _state=kept)),
+            function,
+            size,
+            dtype=np.float64,
+            chunks=((1,) * self.query.numblocks[0], (size,)),
+            meta=np.empty((0, 0)),
+        )
+        return sums.sum(axis=0)
+
+    def add_up(self, function, size: int, state: State | None = None) -> np.ndarray:
+        """Compute the sum now."""
+        total = self.summed(function, size, state).compute()
+        if not total[-1]:
+            raise ValueError(_no_rows("query_X"))
+        return total
+
+    def mean_with(self, support: torch.Tensor) -> np.ndarray:
+        """The mean of support and query."""
+        total = self.add_up(_sum_query, support.shape[1] + 1) + _sum_rows(support)
+        return total[:-1] / total[-1] / _SCALE
+
+
+def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:
+    return function(solver, block)[None] if len(block) else np.zeros((1, size))
+
+
+def _sum_query(solver, block: np.ndarray) -> np.ndarray:
+    return _sum_rows(check_rows(solver, block, "query_X"))
+
+
+def _sum_rows(rows: torch.Tensor) -> np.ndarray:
+    """The scaled sum of rows in double precision, and their number."""
+    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    for tile in rows.split(tile_rows(rows.shape[1])):
+        total += (tile.double() * _SCALE).sum(0)
+    return np.append(total.cpu().numpy(), float(len(rows)))
+
+
+# Answers.
+
+
+def lazy_answer(estimator, X) -> Answer:
+    """Answer rows block by block; in the answer's one-task batch, arrays are Dask's."""
+    rows = as_blocks(estimator, X, "X")
+    if estimator._support is not None:
+        raise ValueError(
+            f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
+            "without query_X, so that it would have to solve a task of all these rows now. Fit "
+            "with query_X first: OSLO takes a dask collection there, other methods an array."
+        )
+    return _answer_blocks(estimator, rows, "X")
+
+
+def _answer_blocks(estimator, rows, name: str) -> Answer:
+    traveller = _traveller(estimator)
+    # The answer to some row tells the types of all.
+    probe = _answer_block(_like(rows).new_zeros(1, rows.shape[1]).numpy(), traveller, name)
+    answers = rows.map_blocks(
+        _answer_block, _send(traveller), name, drop_axis=1, meta=np.empty(0, dtype=object)
+    )
+    token = answers.name.rpartition("-")[2]
+
+    def part(i: int, name: str, like: np.ndarray | None):
+        if like is None:
+            return None
+        wide = {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
+        shape = {} if like.ndim == 1 else wide
+        shape["name"] = f"{name}-{token}"  # shown by progress bars, too
+        return [answers.map_blocks(_field, i, like.dtype, meta=like[:0], **shape)]
+
+    names = (field.name for field in fields(Answer))
+    return Answer(*map(part, range(len(probe)), names, probe))
+
+
+def _answer_block(block: np.ndarray, estimator, name: str) -> tuple[np.ndarray | None, ...]:
+    """The fields of an Answer; a block without rows gets none of one row's."""
+    n_rows = len(block)
+    answer = estimator._answer(block if n_rows else np.zeros((1, block.shape[1])), name)
+    codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
+    found = (answer.proba, answer.outlierness, codes, answer.assignments, answer.inlierness)
+    return tuple(None if values is None else first(values)[:n_rows] for values in found)
+
+
+def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:
+    return answer[i].astype(dtype, copy=False)
+
+
+def per_row(function, *arrays):
+    """``function(*arrays)``, block by block where these are Dask's."""
+    if not any(map(is_dask, arrays)):
+        return function(*arrays)
+    meta = function(*(np.empty(0, dtype=array.dtype) for array in arrays))
+    map_blocks = require("dask.array", "dask").map_blocks
+    return map_blocks(function, *arrays, dtype=meta.dtype, meta=meta)
+
+
+# Decisions.
+
+
+def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
+    """The threshold for Dask scores, out of a histogram; a 0-d Dask array if that may wait."""
+    if isinstance(rule["threshold"], Real):
+        return decide_threshold(None, **rule)
+    if scores is not getattr(estimator, "outlierness_", None):
+        histogram = _histogram(scores, estimator._score_bounds())
+    else:
+        if is_dask(estimator._histogram) and not lazy:
+            estimator._histogram = estimator._histogram.compute()
+        histogram = estimator._histogram
+    decide = partial(_decide_on_histogram, rule=rule)
+    if not is_dask(histogram):
+        return decide(histogram)
+    return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
+
+
+def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:
+    counts, sums = np.split(histogram, 2)
+    is_used = counts > 0
+    if not is_used.any():
+        raise ValueError(_no_rows("query_X"))
+    # A bin's mean: as long as rows do not share bins, these are the scores themselves.
+    return decide_threshold(sums[is_used] / counts[is_used], counts=counts[is_used], **rule)
+
+
+def _histogram(scores, bounds: tuple[float, float] | None):
+    """Counts and sums of scores in bins of equal width, one vector after the other, lazily."""
+    per_block = {"new_axis": 1, "dtype": np.float64, "meta": np.empty((0, 0))}
+    ones = (1,) * scores.numblocks[0]
+    if bounds is None:
+        extremes = scores.map_blocks(_extremes, chunks=(ones, (2,)), **per_block).min(axis=0)
+        bounds = (extremes * [1, -1]).to_delayed().item()
+    binned = scores.map_blocks(_bin_scores, bounds, chunks=(ones, (2 * _BINS,)), **per_block)
+    return binned.sum(axis=0)
+
+
+def _extremes(scores: np.ndarray) -> np.ndarray:
+    low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    return np.array([[low, -high]], dtype=np.float64)
+
+
+def _bin_scores(scores: np.ndarray, bounds) -> np.ndarray:
+    low, high = bounds
+    scores = scores.astype(np.float64)
+    width = max((high - low) / _BINS, np.finfo(np.float64).tiny)
+    place = np.clip((scores - low) / width, 0, _BINS - 1).astype(np.int64)
+    counts = np.bincount(place, minlength=_BINS)
+    return np.concatenate([counts, np.bincount(place, scores, minlength=_BINS)])[None]

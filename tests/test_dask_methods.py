@@ -1,0 +1,90 @@
+"""Every method on Dask input: lazy answers, or an error that says what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import oslo_sklearn
+from oslo_sklearn import OSLO, KNNDetector, LaplacianShot, OpenMax, SimpleShot, StrongBaseline
+
+pytest.importorskip("dask")
+import dask.array as da
+from dask_helpers import UNEVEN, Reads, all_of
+
+
+def fitted_in_memory(task):
+    for name, cls in oslo_sklearn.all_estimators():
+        params = {"random_state": 0, "head": "untrained"}
+        estimator = cls()
+        known = estimator.get_params()
+        estimator.set_params(**{key: value for key, value in params.items() if key in known})
+        yield name, estimator.fit(*task[:3])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_method_answers_lazily_once_fitted(task):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    for name, estimator in fitted_in_memory(task):
+        expected = estimator.transduce(task.query_X)
+        lazy = estimator.transduce(query)
+        found = all_of(lazy)
+        scale = getattr(estimator, "lambda_xi", 1.0)
+        np.testing.assert_allclose(
+            scale * found.outlierness, scale * expected.outlierness, atol=1e-4, err_msg=name
+        )
+        np.testing.assert_array_equal(found.labels, expected.labels, err_msg=name)
+        np.testing.assert_array_equal(found.is_outlier, expected.is_outlier, err_msg=name)
+        np.testing.assert_allclose(found.proba, expected.proba, atol=2e-3, err_msg=name)
+        for key in found:
+            assert found[key].dtype == lazy[key].dtype == expected[key].dtype, (name, key)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [SimpleShot(), StrongBaseline(), OpenMax(), KNNDetector(), SimpleShot(center="task")],
+)
+def test_methods_without_a_use_for_other_rows_take_a_lazy_query(task, estimator):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    expected = clone(estimator).fit(*task[:3])
+    found = estimator.fit(*task[:2], query)
+    np.testing.assert_allclose(found.outlierness_.compute(), expected.outlierness_, atol=1e-6)
+    np.testing.assert_array_equal(found.labels_.compute(), expected.labels_)
+    assert found.threshold_ == pytest.approx(expected.threshold_, abs=1e-5)
+    estimator.fit(*task[:2], task.query_X)
+    np.testing.assert_array_equal(found.predict(query).compute(), expected.labels_)
+
+
+def transductive():
+    for name, cls in oslo_sklearn.all_estimators():
+        if cls._transductive and cls is not OSLO:
+            yield name, cls()
+    yield "COPODDetector", oslo_sklearn.COPODDetector(batch=True)
+    yield "KNNDetector", KNNDetector(classifier=OSLO())
+
+
+@pytest.mark.parametrize(("name", "estimator"), list(transductive()))
+def test_methods_that_need_all_rows_at_once_say_so(task, name, estimator):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    with Reads() as none, pytest.raises(ValueError, match=f"query_X is a dask Array, and {name}"):
+        estimator.fit(*task[:2], query)
+    assert none.n_tasks == 0
+
+
+@pytest.mark.parametrize("estimator", [OSLO(), LaplacianShot(), SimpleShot(center="task")])
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score_samples", "transduce"])
+def test_deferred_calls_say_what_to_do(task, estimator, method):
+    estimator = clone(estimator).fit(*task[:2])
+    name = type(estimator).__name__
+    with pytest.raises(ValueError, match=f"{name} was fitted without query_X.* Fit with query_X"):
+        getattr(estimator, method)(da.from_array(task.query_X))
+
+
+def test_a_subclass_with_its_own_solver_is_not_taken_for_oslo(task):
+    class Other(OSLO):
+        def _solve(self, task):
+            return super()._solve(task)
+
+    with pytest.raises(ValueError, match="Other needs all rows"):
+        Other().fit(*task[:2], da.from_array(task.query_X))
