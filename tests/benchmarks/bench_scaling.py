@@ -14,7 +14,7 @@ import numpy as np
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, evaluate
 
 REPEATS = 5
-N_ROWS = (30_000, 100_000, 300_000, 1_000_000)
+N_ROWS = (100_000, 200_000, 500_000, 1_000_000)
 N_FEATURES = (64, 128, 256, 512, 1024)
 N_CLASSES = (25, 50, 100, 200, 400)
 N_TASKS = (10, 100, 1000, 10_000)
