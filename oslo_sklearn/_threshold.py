@@ -36,7 +36,9 @@ def _midway(low: float, high: float) -> float:
     return min(low / 2 + high / 2, np.nextafter(high, -np.inf)) if low < high else low
 
 
-def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero) -> np.float64:
+def decide_threshold(
+    scores: np.ndarray, threshold, contamination, natural_zero, zero_decides=False
+) -> np.float64:
     """The score above which a row is an outlier.
 
     One row, or scores that are all equal, offer nothing to split: nothing is rejected.
@@ -48,6 +50,8 @@ def decide_threshold(scores: np.ndarray, threshold, contamination, natural_zero)
         return np.float64(np.inf)
     if contamination is not None:
         return np.float64(contamination_threshold(scores, contamination))
+    if zero_decides:
+        return np.float64(natural_zero)
     otsu = otsu_threshold(scores)
     return np.float64(otsu if natural_zero is None else (otsu + natural_zero) / 2)
 

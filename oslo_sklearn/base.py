@@ -33,6 +33,7 @@ _QUERY_ATTRIBUTES = (
     "assignments_",
     "inlierness_",
     "outlierness_",
+    "outlier_share_",
 )
 
 
@@ -54,6 +55,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _seed: int | None = None
     # The score at which a row is as likely in as out, where the method has one.
     _natural_zero: float | None = None
+    # Whether that score alone is the automatic threshold, or midway between it and Otsu's.
+    _zero_decides = False
 
     _parameter_constraints: dict = {
         "center": [StrOptions({"task", "support"}), "array-like", None],
@@ -289,7 +292,9 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def _decide(self, scores: np.ndarray | None) -> np.float64:
         self._check_decision()
-        return decide_threshold(scores, self.threshold, self.contamination, self._natural_zero)
+        return decide_threshold(
+            scores, self.threshold, self.contamination, self._natural_zero, self._zero_decides
+        )
 
     def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.

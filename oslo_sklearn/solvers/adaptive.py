@@ -13,8 +13,8 @@ that the shares prescribe) and weights :math:`\omega_i` (1 for the query's rows)
 over soft assignments q, one-hot on the support, and linear functions f(x) = V x. The first term is
 the least-squares fit of each entry's share of the density at x; the weights V have a Gaussian prior
 whose covariance M is the rows' own second moment, so that directions in which the task varies are
-cheap and noise is dear. :math:`\mu` are the support's prototypes, :math:`\pi` the classes' shares of
-the inliers. The mean of :math:`q_{i,K+1}` is held at b.
+cheap and noise is dear. :math:`\mu` are the support's prototypes, :math:`\pi` the classes' shares
+of the inliers. The mean of :math:`q_{i,K+1}` is held at b.
 
 One step solves for V given q (a ridge regression, with one factorisation for all steps), then for q
 given V (a softmax, with the intercepts that meet the shares). Both are exact maximisers.
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .geometry import Task, class_means, one_hot, product, unit_prototypes, unit_rows
+from .geometry import one_hot, product
 from .oslo import OSLOModel, solve_oslo
 
 # Shares of outliers that are tried where the share is not given.
@@ -113,26 +113,34 @@ class Smoother:
 
 
 def solve_adaptive(
-    model: AdaptiveModel, task: Task, *, share: float | None = None, max_iter: int
+    model: AdaptiveModel,
+    support: Tensor,
+    labels: Tensor,
+    query: Tensor,
+    starts: Tensor,
+    *,
+    share: float | None = None,
+    max_iter: int,
 ) -> AdaptiveSolution:
     """Solve a batch of tasks.
 
     Parameters
     ----------
     model : AdaptiveModel
-    task : Task
-        Only the directions of its rows matter.
+    support, query : Tensor of shape (B, s, d) and (B, n, d)
+        Of unit norm (or zero).
+    labels : Tensor of shape (B, s)
+        Class indices.
+    starts : Tensor of shape (B, K, d)
+        The support's prototypes, of unit norm (or zero).
     share : float, optional
         Share of outliers in the query. None: a belief over `SHARES` is formed, and the answers are
         averaged over it.
     max_iter : int
         Number of steps, at least 1.
     """
-    support, query = unit_rows(task.support), unit_rows(task.query)
-    membership = one_hot(task.labels, task.n_classes, support.dtype)
-    starts = unit_prototypes(
-        class_means(support, task.labels, task.n_classes), torch.ones_like(membership[..., 0, :])
-    )
+    n_classes = starts.shape[-2]
+    membership = one_hot(labels, n_classes, support.dtype)
     shares = support.new_tensor(SHARES if share is None else [share])
     fit = _Fit(model, support, membership, query, starts, shares)
     objective, judged = [], None
@@ -145,13 +153,11 @@ def solve_adaptive(
         floor = storey_share(product(query, starts.mT))
         belief = share_belief(judged, floor, shares)
     weights, intercepts = fit.average(belief)
-    path = solve_oslo(
-        _OSLO, support, task.labels, query, task.n_classes, max_iter=2, start=starts
-    ).path
+    oslo = solve_oslo(_OSLO, support, labels, query, n_classes, max_iter=2, start=starts)
     return AdaptiveSolution(
         weights,
         intercepts,
-        weights[:, :-1] + _LABEL_WEIGHT * path[:, -1],
+        weights[:, :-1] + _LABEL_WEIGHT * oslo.path[:, -1],
         (belief * shares).sum(-1),
         (torch.stack(objective, -1) * belief[..., None]).sum(-2),
     )
@@ -224,7 +230,7 @@ class _Fit:
     def _objective(self, fitted: Tensor) -> Tensor:
         q = self._q
         targets = torch.cat([self._labels, q], -1) - self._mean[..., None]
-        # The fit's own targets give its penalty: lambda |V|^2 = sum omega (targets - fitted) fitted.
+        # V's penalty is sum omega (targets - fitted) fitted, with the targets it was fitted to.
         fit = (self._omega * fitted * (targets - self._targets / 2)).sum((1, 3))
         entropy = -(q * _log(q)).sum((1, 3))
         prior = (q * self._prior).sum((1, 3))
