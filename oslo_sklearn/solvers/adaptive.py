@@ -26,6 +26,7 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .geometry import one_hot, product
@@ -39,7 +40,8 @@ _SHARPNESS = 23.0  # of the belief in a share, in units of relative entropy
 _SHORTFALL = 10.0  # penalty on the square of what a share lacks of the one the cosines ask for
 _LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
 _ROUNDS = 6
-_SWEEPS = 3  # per step, to meet the shares; each step starts where the last one ended
+_START = 10.0  # assignments start at the softmax of as many times the cosines
+_SWEEPS = 2  # per step, to meet the shares; each step starts where the last one ended
 _FIRST_SWEEPS = 10
 _TINY = 1e-30
 _LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
@@ -85,7 +87,7 @@ class Smoother:
         if self._is_dual:
             self._gram = gram / scale
             noise = ridge / omega
-            inner = _exact(gram) @ _exact(gram) / _exact(scale)
+            inner = _exact(gram @ self._gram)
             inverse = torch.cholesky_inverse(
                 torch.linalg.cholesky(inner + torch.diag_embed(_exact(noise)))
             )
@@ -176,46 +178,50 @@ class _Fit:
         rows = torch.cat([support, query], -2)
         omega = rows.new_ones(rows.shape[:-1])
         omega[:, :n_support] = model.support_weight
-        self._omega = omega[:, None, None]
+        self._omega = omega[:, None]
         self._smooth = Smoother(rows, omega, model.ridge)
         self._starts = starts
         self._log_odds = torch.logit(shares)
         self._shares = shares
         known = ((1 - shares) / n_classes).expand(n_classes, -1)
         prescribed = torch.cat([known, shares[None]])  # (K + 1, G)
-        labels = torch.nn.functional.pad(membership, (0, 1)).mT[:, :, None]  # (B, K + 1, 1, s)
+        labels = F.pad(membership, (0, 1)).mT[:, :, None]  # (B, K + 1, 1, s)
         self._mean = (labels.sum(-1) + self._n_query * prescribed) / rows.shape[-2]
-        cosines = product(starts, query.mT)
-        self._prior = torch.nn.functional.pad(cosines, (0, 0, 0, 1))[:, :, None]
-        self._labels = labels.expand(-1, -1, len(shares), -1)
+        cosines = F.pad(product(starts, query.mT), (0, 0, 0, 1))[:, :, None]
+        self._prior = model.prior_weight * cosines
         self._intercepts = rows.new_zeros(n_tasks, n_classes + 1, len(shares))
-        start = (10 * self._prior).expand(-1, -1, len(shares), -1)
-        self._q = self._share_out(start, _FIRST_SWEEPS)
+        self._targets = rows.new_empty(*self._intercepts.shape, rows.shape[-2])
+        self._targets[..., :n_support] = labels - self._mean[..., None]
+        self._assign(self._share_out(_START * cosines, _FIRST_SWEEPS))
         self._intercepts.zero_()
-        self._targets = None
+        self._n_steps = 0
 
     def step(self) -> Tensor:
         """Fit the functions, then share out the query; return the objective ``(B, G)``."""
-        n_sweeps = _FIRST_SWEEPS if self._targets is None else _SWEEPS
-        self._targets = torch.cat([self._labels, self._q], -1) - self._mean[..., None]
         fitted = self._smooth(self._targets.flatten(1, 2)).view_as(self._targets)
-        of_query = fitted[..., self._n_support :]
-        logits = of_query / self.model.temperature + self.model.prior_weight * self._prior
-        self._q = self._share_out(logits, n_sweeps)
-        return self._objective(fitted)
+        # V's penalty is that of its own targets: sum omega (targets - fitted) fitted.
+        penalty = self._products(fitted) / 2
+        logits = fitted[..., self._n_support :] / self.model.temperature + self._prior
+        n_sweeps = _SWEEPS if self._n_steps else _FIRST_SWEEPS
+        log_q = self._share_out(logits, n_sweeps)
+        self._assign(log_q)
+        fit = (self._products(fitted) - penalty) / self.model.temperature
+        self._fitted_targets, self._targets = self._targets, self._targets.clone()
+        self._n_steps += 1
+        return fit + self._of_query()
 
     def _share_out(self, logits: Tensor, n_sweeps: int) -> Tensor:
-        """The softmax whose intercepts meet the shares, by Newton's steps from the last ones.
+        """Logarithm of the softmax whose intercepts meet the shares.
 
         Classes' intercepts are those of a penalty on their shares of the inliers, of weight rho.
-        Off-diagonal curvature is left out; bounded from below, the steps end no further than four
-        of Sinkhorn's sweeps would.
+        Newton's steps, from the last intercepts; off-diagonal curvature is left out, and bounded
+        from below, so that a step goes no further than four of Sinkhorn's sweeps would.
         """
         rho = self.model.balance
         for _ in range(n_sweeps):
             q = torch.softmax(logits + self._intercepts[..., None], 1)
             means = q.mean(-1)
-            slopes = means - q.square().mean(-1)
+            slopes = means - q.square_().mean(-1)
             known, outlier = means[:, :-1], means[:, -1]
             n_known = known.sum(1)
             curvature = (slopes[:, :-1] / known.clamp_min(_TINY)).clamp_min(0.25)
@@ -225,35 +231,34 @@ class _Fit:
             slope = (slopes[:, -1] / (outlier * n_known).clamp_min(_TINY)).clamp_min(0.25)
             gap = self._log_odds - _log(outlier) + _log(n_known)
             self._intercepts[:, -1] += gap / slope
-        return torch.softmax(logits + self._intercepts[..., None], 1)
+        return torch.log_softmax(logits + self._intercepts[..., None], 1)
 
-    def _objective(self, fitted: Tensor) -> Tensor:
-        q = self._q
-        targets = torch.cat([self._labels, q], -1) - self._mean[..., None]
-        # V's penalty is sum omega (targets - fitted) fitted, with the targets it was fitted to.
-        fit = (self._omega * fitted * (targets - self._targets / 2)).sum((1, 3))
-        entropy = -(q * _log(q)).sum((1, 3))
-        prior = (q * self._prior).sum((1, 3))
-        shares = q[:, :-1].mean(-1)
+    def _assign(self, log_q: Tensor) -> None:
+        self._q = log_q.exp()
+        self._means = self._q.mean(-1)
+        self._entropy = -log_q.mul_(self._q).sum((1, 3))
+        torch.sub(self._q, self._mean[..., None], out=self._targets[..., self._n_support :])
+
+    def _products(self, fitted: Tensor) -> Tensor:
+        """Sum of targets times fitted values, with the rows' weights, ``(B, G)``."""
+        return ((fitted * self._targets).sum(1) * self._omega).sum(-1)
+
+    def _of_query(self) -> Tensor:
+        """The objective's terms besides the fit."""
+        shares = self._means[:, :-1]
         shares = shares / shares.sum(1, keepdim=True)
         divergence = (shares * _log(shares * shares.shape[1])).sum(1)
         weight = self.model.balance * self._n_query * (1 - self._shares)
-        return (
-            fit / self.model.temperature
-            + self.model.prior_weight * prior
-            + entropy
-            - weight * divergence
-        )
+        return (self._q * self._prior).sum((1, 3)) + self._entropy - weight * divergence
 
     def relative_entropy(self) -> Tensor:
         """Mean entropy of the rows' assignments over that of their mean, ``(B, G)``."""
-        means = self._q.mean(-1)
-        of_rows = -(self._q * _log(self._q)).sum(1).mean(-1)
-        return of_rows / -(means * _log(means)).sum(1)
+        of_mean = -(self._means * _log(self._means)).sum(1)
+        return self._entropy / (self._n_query * of_mean)
 
     def average(self, belief: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and intercepts of the logits, averaged over the shares."""
-        targets = (self._targets * belief[:, None, :, None]).sum(2)
+        targets = (self._fitted_targets * belief[:, None, :, None]).sum(2)
         weights = self._smooth.weights(targets) / self.model.temperature
         weights[:, :-1] += self.model.prior_weight * self._starts
         return weights, (self._intercepts * belief[:, None]).sum(2)
