@@ -206,7 +206,6 @@ class _Fit:
         log_q = self._share_out(logits, n_sweeps)
         self._assign(log_q)
         fit = (self._products(fitted) - penalty) / self.model.temperature
-        self._fitted_targets, self._targets = self._targets, self._targets.clone()
         self._n_steps += 1
         return fit + self._of_query()
 
@@ -257,8 +256,8 @@ class _Fit:
         return self._entropy / (self._n_query * of_mean)
 
     def average(self, belief: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and intercepts of the logits, averaged over the shares."""
-        targets = (self._fitted_targets * belief[:, None, :, None]).sum(2)
+        """Weights, of functions fitted once more, and intercepts, averaged over the shares."""
+        targets = (self._targets * belief[:, None, :, None]).sum(2)
         weights = self._smooth.weights(targets) / self.model.temperature
         weights[:, :-1] += self.model.prior_weight * self._starts
         return weights, (self._intercepts * belief[:, None]).sum(2)

@@ -71,9 +71,9 @@ def transcribed_objective(model, share, support, labels, query, starts, V, q):
 def test_objective_is_the_one_written_down():
     batch = make_batch()
     fit = make_fit(batch, 0.4)
-    for _ in range(3):
-        value = fit.step()
-    V = fit._smooth.weights(fit._fitted_targets[:, :, 0])
+    fit.step()
+    V = fit._smooth.weights(fit._targets[:, :, 0])
+    value = fit.step()
     q = fit._q[:, :, 0].mT
     for b, task in enumerate(zip(*batch, strict=True)):
         expected = transcribed_objective(MODEL, 0.4, *task, V[b], q[b])
@@ -83,10 +83,8 @@ def test_objective_is_the_one_written_down():
 def test_fitted_functions_are_stationary():
     support, labels, query, starts = (part[0] for part in make_batch())
     fit = make_fit(make_batch(), 0.4)
-    fit.step()
-    # The targets that V was fitted to are those of the assignments before.
-    q = fit._fitted_targets[0, :, 0, len(support) :].T + fit._mean[0, :, 0]
-    V = fit._smooth.weights(fit._fitted_targets[:, :, 0])[0].requires_grad_()
+    q = fit._q[0, :, 0].T
+    V = fit._smooth.weights(fit._targets[:, :, 0])[0].requires_grad_()
     value = transcribed_objective(MODEL, 0.4, support, labels, query, starts, V, q)
     (gradient,) = torch.autograd.grad(value, V)
     assert gradient.abs().max() < 1e-8
