@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ._docs import shared_docs
 from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import AdaptiveModel, solve_adaptive
-from .solvers.geometry import unit_rows
+from .solvers.geometry import product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
 _BALANCE = {"balanced": 9.0, "free": 0.0}
@@ -187,8 +187,11 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         rows, intercepts = self._on_model(rows), state["intercepts"][:, None]
-        logits = rows @ state["weights"].mT + intercepts
-        of_labels = rows @ state["label_weights"].mT + intercepts[..., :-1]
+        n_entries = intercepts.shape[-1]
+        weights = torch.cat([state["weights"], state["label_weights"]], 1)
+        products = product(rows, weights.mT)
+        logits = products[..., :n_entries] + intercepts
+        of_labels = products[..., n_entries:] + intercepts[..., :-1]
         score = logits[..., -1] - torch.logsumexp(logits[..., :-1], -1)
         return Answer(
             torch.softmax(of_labels, -1),

@@ -71,47 +71,63 @@ class AdaptiveSolution(NamedTuple):
 class Smoother:
     r"""Ridge regression of targets on rows, ``(B, R, N)`` to fitted values of that shape.
 
+    The rows come in parts ``(B, ., d)``, N in all.
+
     Solves :math:`\max_V \sum_i \omega_i (d_i \cdot V x_i - \|V x_i\|^2 / 2) - \lambda
     \operatorname{tr}(V M^{-1} V^\top) / 2`, M being :math:`X^\top X` scaled so that the mean of
     :math:`x_i^\top M x_i` is 1. The factorisation is of the smaller of N and d.
     """
 
-    def __init__(self, rows: Tensor, omega: Tensor, ridge: float):
-        self.rows = rows
+    def __init__(self, parts: tuple[Tensor, ...], omega: Tensor, ridge: float):
+        self._parts = parts
         self._omega = omega
-        n_rows, n_features = rows.shape[-2:]
+        n_rows, n_features = omega.shape[-1], parts[0].shape[-1]
         self._is_dual = n_rows <= n_features
-        gram = rows @ rows.mT if self._is_dual else rows.mT @ rows
-        scale = gram.square().sum((-2, -1), keepdim=True) / n_rows
-        scale = scale.clamp_min(torch.finfo(rows.dtype).tiny ** 0.5)
         if self._is_dual:
-            self._gram = gram / scale
-            noise = ridge / omega
-            inner = _exact(gram @ self._gram)
-            inverse = torch.cholesky_inverse(
-                torch.linalg.cholesky(inner + torch.diag_embed(_exact(noise)))
-            )
-            self._inverse = inverse.to(rows.dtype)
-            eye = torch.eye(n_rows, dtype=rows.dtype, device=rows.device)
-            self._hat = eye - self._inverse * noise[..., None, :]
-        else:
-            moment = _exact(gram)
-            weighted = _exact(rows * omega[..., None]).mT @ _exact(rows)
-            eye = torch.eye(n_features, dtype=moment.dtype, device=rows.device)
-            system = ridge * _exact(scale) * eye + weighted @ moment
-            self._map = torch.linalg.solve(system, moment, left=False).to(rows.dtype)
+            # A copy of all rows in one piece would take as long as their products.
+            blocks = [[a @ b.mT for b in parts] for a in parts]
+            self._gram = torch.cat([torch.cat(row, -1) for row in blocks], -2)
+            self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
+            return
+        moment = sum(part.mT @ part for part in parts)
+        scale = _exact(_scale(moment, n_rows))
+        moment = _exact(moment)
+        weighted = sum(_exact(part * w).mT @ _exact(part) for part, w in self._split(omega))
+        eye = torch.eye(n_features, dtype=moment.dtype, device=moment.device)
+        system = ridge * scale * eye + weighted @ moment
+        self._map = torch.linalg.solve(system, moment, left=False).to(omega.dtype)
+
+    def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
+        kernel = (gram @ gram).div_(scale)
+        kernel.diagonal(dim1=-2, dim2=-1).add_(noise)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(_exact(kernel)))
+        self._inverse = inverse.to(gram.dtype)
+        self._hat = self._inverse * -noise[..., None, :]
+        self._hat.diagonal(dim1=-2, dim2=-1).add_(1)
+        self._scale = scale
+
+    def _split(self, of_rows: Tensor):
+        """Each part of the rows with what ``(B, N)`` says of it, as a column."""
+        sizes = [part.shape[-2] for part in self._parts]
+        return zip(self._parts, of_rows[..., None].split(sizes, -2), strict=True)
 
     def __call__(self, targets: Tensor) -> Tensor:
         """Fitted values of all rows."""
         if self._is_dual:
             return targets @ self._hat
-        return self.weights(targets) @ self.rows.mT
+        weights = self.weights(targets)
+        return torch.cat([weights @ part.mT for part in self._parts], -1)
 
     def weights(self, targets: Tensor) -> Tensor:
         """The fitted weights V, ``(B, R, d)``."""
         if self._is_dual:
-            return targets @ self._inverse @ self._gram @ self.rows
-        return (targets * self._omega[..., None, :]) @ self.rows @ self._map
+            return self._sum_rows(targets @ self._inverse @ self._gram) / self._scale
+        return self._sum_rows(targets * self._omega[..., None, :]) @ self._map
+
+    def _sum_rows(self, coefficients: Tensor) -> Tensor:
+        sizes = [part.shape[-2] for part in self._parts]
+        pieces = coefficients.split(sizes, -1)
+        return sum(piece @ part for piece, part in zip(pieces, self._parts, strict=True))
 
 
 def solve_adaptive(
@@ -175,22 +191,22 @@ class _Fit:
         self.model = model
         n_tasks, n_support, n_classes = membership.shape
         self._n_support, self._n_query = n_support, query.shape[-2]
-        rows = torch.cat([support, query], -2)
-        omega = rows.new_ones(rows.shape[:-1])
+        n_rows = n_support + self._n_query
+        omega = query.new_ones(n_tasks, n_rows)
         omega[:, :n_support] = model.support_weight
         self._omega = omega[:, None]
-        self._smooth = Smoother(rows, omega, model.ridge)
+        self._smooth = Smoother((support, query), omega, model.ridge)
         self._starts = starts
         self._log_odds = torch.logit(shares)
         self._shares = shares
         known = ((1 - shares) / n_classes).expand(n_classes, -1)
         prescribed = torch.cat([known, shares[None]])  # (K + 1, G)
         labels = F.pad(membership, (0, 1)).mT[:, :, None]  # (B, K + 1, 1, s)
-        self._mean = (labels.sum(-1) + self._n_query * prescribed) / rows.shape[-2]
+        self._mean = (labels.sum(-1) + self._n_query * prescribed) / n_rows
         cosines = F.pad(product(starts, query.mT), (0, 0, 0, 1))[:, :, None]
         self._prior = model.prior_weight * cosines
-        self._intercepts = rows.new_zeros(n_tasks, n_classes + 1, len(shares))
-        self._targets = rows.new_empty(*self._intercepts.shape, rows.shape[-2])
+        self._intercepts = query.new_zeros(n_tasks, n_classes + 1, len(shares))
+        self._targets = query.new_empty(*self._intercepts.shape, n_rows)
         self._targets[..., :n_support] = labels - self._mean[..., None]
         self._assign(self._share_out(_START * cosines, _FIRST_SWEEPS))
         self._intercepts.zero_()
@@ -299,6 +315,12 @@ def storey_share(cosines: Tensor) -> Tensor:
         n_low = (n - is_high.sum(-1, keepdim=True)).clamp_min(1)
         weights = is_high + (1 - is_high) * (share * levels * n / n_low).clamp_max(1)
     return share.mean((-2, -1))
+
+
+def _scale(gram: Tensor, n_rows: int) -> Tensor:
+    """Mean of the rows' squared lengths under their second moment, ``(B, 1, 1)``."""
+    scale = gram.square().sum((-2, -1), keepdim=True) / n_rows
+    return scale.clamp_min(torch.finfo(gram.dtype).tiny ** 0.5)
 
 
 def _exact(tensor: Tensor) -> Tensor:

@@ -41,12 +41,10 @@ SETTINGS = {
 class PlainSmoother(adaptive.Smoother):
     """The regression without the second moment as a prior: M is the identity."""
 
-    def __init__(self, rows, omega, ridge):
-        self.rows, self._omega, self._is_dual = rows, omega, True
-        gram = rows @ rows.mT
-        self._gram = torch.eye(len(gram[0])).expand_as(gram)
-        noise = ridge / omega
+    def _factorise(self, gram, noise, scale):
+        self._scale = torch.ones_like(scale)
         self._inverse = torch.linalg.inv(gram + torch.diag_embed(noise))
+        self._gram = torch.eye(gram.shape[-1]).expand_as(gram)
         self._hat = self._gram - self._inverse * noise[..., None, :]
 
 
