@@ -3,10 +3,13 @@
     python tests/benchmarks/bench_adaptive.py DATA cells --classes val --tasks 100 --out cells.csv
     python tests/benchmarks/bench_adaptive.py DATA settings --classes novel --tasks 500 --out s.csv
     python tests/benchmarks/bench_adaptive.py DATA search --classes val --tasks 40 --out search.csv
+    python tests/benchmarks/bench_adaptive.py DATA weak --tasks 100 --out weak.csv
 
 DATA is a folder of feature files, ``<set>_lite0.npz`` with arrays X, y and split. A row of the
-output is the mean over the tasks of a cell; ``f1_best`` is the macro-F1 of the best threshold in
-hindsight, one for the cell, ``f1_best_task`` that of the best threshold of each task.
+output is the mean over the tasks of a cell: ``f1_best`` is the macro-F1 of the best threshold in
+hindsight, one for the cell, ``f1_best_task`` that of the best threshold of each task. ``weak``
+draws tasks among warblers or sparrows only, which these features hardly tell apart, out of the
+classes that are not novel.
 """
 
 from __future__ import annotations
@@ -158,21 +161,32 @@ def methods(what, name, share):
             yield label, getattr(osl, label)(), patch.dict(vars(adaptive))
 
 
+def pools(what, folder, classes):
+    """Rows and labels that tasks are drawn from, by name."""
+    for name in ("cub",) if what == "weak" else SETS:
+        with np.load(folder / f"{name}_lite0.npz") as features:
+            X, y, split = features["X"], features["y"], features["split"]
+        if what != "weak":
+            rows = split == classes
+            yield name, X[rows].astype(np.float32), y[rows]
+            continue
+        for kind in ("Warbler", "Sparrow"):
+            rows = (split != "novel") & np.char.endswith(y.astype(str), kind)
+            yield kind, X[rows].astype(np.float32), y[rows]
+
+
 def main():
     """Run what the command line asks for, cell after cell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("what", choices=["cells", "settings", "search"])
+    parser.add_argument("what", choices=["cells", "settings", "search", "weak"])
     parser.add_argument("--classes", default="val", help="value of the array split")
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     with args.out.open("w", newline="") as file:
         writer = None
-        for name in SETS:
-            with np.load(args.data / f"{name}_lite0.npz") as features:
-                rows = features["split"] == args.classes
-                X, y = features["X"][rows].astype(np.float32), features["y"][rows]
+        for name, X, y in pools(args.what, args.data, args.classes):
             for setting, n_shot, share, split in cells(args.what, args.tasks):
                 for method, estimator, replaced in methods(args.what, setting, share):
                     with replaced:
