@@ -3,6 +3,7 @@
 from . import metrics, presets
 from ._discovery import all_estimators
 from ._version import __version__
+from .adaptive import AdaptiveOSLO
 from .baselines import (
     BDCSPN,
     EOL,
@@ -59,6 +60,7 @@ __all__ = [
     "RPL",
     "TANE",
     "TIM",
+    "AdaptiveOSLO",
     "BaselinePlusPlus",
     "COPODDetector",
     "CenterNormalize",

@@ -33,6 +33,8 @@ _MIDWAY = (
     "    a row is as likely in as out."
 )
 
+_ZERO = '``"auto"``: {zero:g}, where a row is as likely in as out.'
+
 _ATTRIBUTES = """\
 classes_ : ndarray of shape (n_classes,)
     The known classes.
@@ -62,7 +64,8 @@ def shared_docs(cls):
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     zero = cls._natural_zero
-    parameters = _DECISION.format(automatic=_OTSU if zero is None else _MIDWAY.format(zero=zero))
+    automatic = _OTSU if zero is None else (_ZERO if cls._zero_decides else _MIDWAY)
+    parameters = _DECISION.format(automatic=automatic.format(zero=zero))
     if "center" in defaults:
         parameters = _CENTER.format(**defaults) + parameters
     doc = inspect.cleandoc(cls.__doc__)

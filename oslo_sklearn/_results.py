@@ -22,6 +22,7 @@ QUERY_ATTRIBUTES = (
     "assignments_",
     "inlierness_",
     "outlierness_",
+    "outlier_share_",
 )
 
 

@@ -51,7 +51,12 @@ def _midway(low: float, high: float) -> float:
 
 
 def decide_threshold(
-    scores: np.ndarray | None, threshold, contamination, natural_zero, counts=None
+    scores: np.ndarray | None,
+    threshold,
+    contamination,
+    natural_zero,
+    zero_decides=False,
+    counts=None,
 ) -> np.float64:
     """The score above which a row is an outlier.
 
@@ -65,6 +70,8 @@ def decide_threshold(
         return np.float64(np.inf)
     if contamination is not None:
         return np.float64(contamination_threshold(scores, contamination, counts))
+    if zero_decides:
+        return np.float64(natural_zero)
     otsu = otsu_threshold(scores, counts)
     return np.float64(otsu if natural_zero is None else (otsu + natural_zero) / 2)
 

@@ -51,6 +51,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _seed: int | None = None
     # The score at which a row is as likely in as out, where the method has one.
     _natural_zero: float | None = None
+    # Whether that score alone is the automatic threshold, or midway between it and Otsu's.
+    _zero_decides = False
 
     _parameter_constraints: dict = {
         "center": [StrOptions({"task", "support"}), "array-like", None],
@@ -310,6 +312,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         self._check_decision()
         rule = {name: getattr(self, name) for name in ("threshold", "contamination")}
         rule["natural_zero"] = self._natural_zero
+        rule["zero_decides"] = self._zero_decides
         if is_dask(scores):
             return decide_on_dask(self, scores, rule, lazy)
         return decide_threshold(scores, **rule)

@@ -6,6 +6,7 @@ import numbers
 import re
 from typing import NamedTuple
 
+from .adaptive import AdaptiveOSLO
 from .baselines import (
     BDCSPN,
     EOL,
@@ -85,6 +86,8 @@ SETTINGS = {
     # Transductive open-set
     "OSTIM": Setting(OSTIM, {"max_iter": 200}, {"max_iter": 50}, base_centred=False),
     "EOL": Setting(EOL, {"outlier_share": 0.5, "marginal_scale": "shots"}),
+    # Later than the study: the defaults
+    "AdaptiveOSLO": Setting(AdaptiveOSLO, {}, base_centred=False),
 }
 
 

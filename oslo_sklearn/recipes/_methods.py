@@ -16,7 +16,7 @@ FAMILIES = {
     "Inductive open-set": ("PEELER", "TANE", "SnatcherF", "OpenMax", "PROSER", "RPL"),
     "Transductive": ("LaplacianShot", "BDCSPN", "TIM", "PTMAP", "LRICI"),
     "Transductive open-set": ("OSLO",),
-    "Transductive open-set, not in the paper": ("OSTIM", "EOL"),
+    "Transductive open-set, not in the paper": ("OSTIM", "EOL", "AdaptiveOSLO"),
 }
 OTHER = "Other"
 NOT_IN_PAPER = ("Transductive open-set, not in the paper", OTHER)

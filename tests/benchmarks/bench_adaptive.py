@@ -1,0 +1,210 @@
+"""AdaptiveOSLO against OSLO: the cells it was tuned for, other settings, and what was tried.
+
+    python tests/benchmarks/bench_adaptive.py DATA cells --classes val --tasks 100 --out cells.csv
+    python tests/benchmarks/bench_adaptive.py DATA settings --classes novel --tasks 500 --out s.csv
+    python tests/benchmarks/bench_adaptive.py DATA search --classes val --tasks 40 --out search.csv
+    python tests/benchmarks/bench_adaptive.py DATA weak --tasks 100 --out weak.csv
+
+DATA is a folder of feature files, ``<set>_lite0.npz`` with arrays X, y and split. A row of the
+output is the mean over the tasks of a cell: ``f1_best`` is the macro-F1 of the best threshold in
+hindsight, one for the cell, ``f1_best_task`` that of the best threshold of each task. ``weak``
+draws tasks among warblers or sparrows only, which these features hardly tell apart, out of the
+classes that are not novel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+import oslo_sklearn as osl
+from oslo_sklearn.evaluation._evaluate import measure
+from oslo_sklearn.evaluation._solve import solve_all
+from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
+from oslo_sklearn.solvers import adaptive
+
+SETS = ("cub", "grocery")
+# Query rows of a known and of an open class, five classes each: 12, 25, 50, 75, 90 % outliers.
+SHARES = ((15, 2), (15, 5), (15, 15), (5, 15), (2, 18))
+SETTINGS = {
+    "no outliers": {"n_open": 0},
+    "Dirichlet(2)": {"dirichlet": 2.0},
+    "broad": {"open_set": "broad"},
+    "10-way": {"n_way": 10},
+    "3 queries": {"n_query": 3},
+    "30 queries": {"n_query": 30},
+}
+
+
+class PlainSmoother(adaptive.Smoother):
+    """The regression without the second moment as a prior: M is the identity."""
+
+    def _factorise(self, gram, noise, scale):
+        self._scale = torch.ones_like(scale)
+        self._inverse = torch.linalg.inv(gram + torch.diag_embed(noise))
+        self._gram = torch.eye(gram.shape[-1]).expand_as(gram)
+        self._hat = self._gram - self._inverse * noise[..., None, :]
+
+
+# What was tried: parameters, or names in the solver that are replaced.
+VARIANTS = {
+    "AdaptiveOSLO": {},
+    "16 steps": {"max_iter": 16},
+    "32 steps": {"max_iter": 32},
+    "M = identity": {"Smoother": PlainSmoother},
+    "ridge 0.1": {"ridge": 0.1},
+    "ridge 1": {"ridge": 1.0},
+    "temperature 0.1": {"temperature": 0.1},
+    "temperature 0.3": {"temperature": 0.3},
+    "no prior": {"prior_weight": 0.0},
+    "prior weight 10": {"prior_weight": 10.0},
+    "support weight 1": {"support_weight": 1.0},
+    "free classes": {"class_share": "free"},
+    "share by entropy alone": {"_SHORTFALL": 0.0},
+    "share by cosines alone": {"_SHARPNESS": 0.0, "_SHORTFALL": 40.0},
+    "shares judged at the end": {"_STEPS_TO_JUDGE": 1000},
+    "labels without OSLO's": {"_LABEL_WEIGHT": 0.0},
+    "share 0.5": {"outlier_share": 0.5},
+}
+
+
+def known_share(share):
+    """Methods that are told the share."""
+    return {
+        "share given": osl.AdaptiveOSLO(outlier_share=share),
+        "EOL, share given": osl.EOL(outlier_share=share),
+    }
+
+
+def f1_curve(scores, codes, known, n_classes):
+    """Macro-F1 of each task when its j most outlying rows are rejected, ``(tasks, n + 1)``."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    true = np.take_along_axis(np.where(known < 0, n_classes, known), order, 1)
+    label = np.take_along_axis(codes, order, 1)
+    eye = np.eye(n_classes + 1)
+    is_true, is_label = eye[true], eye[label]
+
+    def left(counts):
+        head = np.concatenate([np.zeros_like(counts[:, :1]), counts.cumsum(1)], 1)
+        return counts.sum(1, keepdims=True) - head
+
+    right, predicted = left(is_true * is_label), left(is_label)
+    n_rejected = np.arange(scores.shape[1] + 1)
+    right[..., -1] = is_true[..., -1].sum(1)[:, None] - left(is_true)[..., -1]
+    predicted[..., -1] = n_rejected
+    occurrences = is_true.sum(1)[:, None] + predicted
+    return (2 * right / np.maximum(occurrences, 1)).sum(-1) / (occurrences > 0).sum(-1)
+
+
+def run(estimator, X, y, split):
+    """Means over the tasks of a cell, in per cent."""
+    pool = LabelledPool(X, y)
+    tasks = draw_tasks(split, pool)
+    parts = list(solve_all(estimator, pool, tasks))
+    known = np.concatenate([pool.known(part.tasks) for part in parts])
+    codes, scores = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+    table = measure(known, codes, scores)
+    found = {name: table[name].mean() for name in ("accuracy", "auroc")}
+    curve = f1_curve(scores, codes, known, int(known.max()) + 1)
+    thresholds = [0.0, *np.quantile(scores, np.linspace(0, 1, 201))]
+    f1 = [curve[np.arange(len(curve)), (scores > t).sum(1)].mean() for t in thresholds]
+    found |= {"f1_zero": f1[0], "f1_best": max(f1), "f1_best_task": curve.max(1).mean()}
+    found["rejected_inliers"] = (scores > 0)[known >= 0].mean()
+    seconds = np.concatenate([part.seconds for part in parts]).mean()
+    return {name: 100 * value for name, value in found.items()} | {"ms_per_task": 1e3 * seconds}
+
+
+def with_changes(changes):
+    """AdaptiveOSLO with parameters set, and what is to be replaced in the solver."""
+    replaced = {name: changes[name] for name in changes if hasattr(adaptive, name)}
+    params = {name: changes[name] for name in changes if name not in replaced}
+    return osl.AdaptiveOSLO(**params), patch.dict(vars(adaptive), replaced)
+
+
+def cells(what, n_tasks):
+    """Cells as ``(name, number of shots, share, splitter)``."""
+    for n_shot in (1, 5):
+        common = {"n_shot": n_shot, "n_tasks": n_tasks, "random_state": 0}
+        if what == "settings":
+            for name, changes in SETTINGS.items():
+                share = 0.0 if name == "no outliers" else 0.5
+                if name == "10-way":
+                    share = 1 / 3
+                yield name, n_shot, share, osl.FewShotOpenSetSplit(**common, **changes)
+            continue
+        for n_query, n_open_query in SHARES:
+            share = n_open_query / (n_query + n_open_query)
+            numbers = {"n_query": n_query, "n_open_query": n_open_query}
+            yield "cells", n_shot, share, osl.FewShotOpenSetSplit(**common, **numbers)
+
+
+def methods(what, name, share):
+    """What is compared in a cell: name, estimator and what is replaced in the solver."""
+    yield "OSLO", osl.OSLO(), patch.dict(vars(adaptive))
+    changes = VARIANTS if what == "search" else {"AdaptiveOSLO": {}}
+    if what == "cells":
+        changes = {name: VARIANTS[name] for name in ("AdaptiveOSLO", "16 steps", "32 steps")}
+    if what == "settings":
+        changes = changes | {"free classes": VARIANTS["free classes"]}
+    for label, changed in changes.items():
+        yield label, *with_changes(changed)
+    if what != "settings":
+        for label, estimator in known_share(share).items():
+            yield label, estimator, patch.dict(vars(adaptive))
+    if name == "no outliers":
+        for label in ("LaplacianShot", "BDCSPN", "TIM", "PTMAP"):
+            yield label, getattr(osl, label)(), patch.dict(vars(adaptive))
+
+
+def pools(what, folder, classes):
+    """Rows and labels that tasks are drawn from, by name."""
+    for name in ("cub",) if what == "weak" else SETS:
+        with np.load(folder / f"{name}_lite0.npz") as features:
+            X, y, split = features["X"], features["y"], features["split"]
+        if what != "weak":
+            rows = split == classes
+            yield name, X[rows].astype(np.float32), y[rows]
+            continue
+        for kind in ("Warbler", "Sparrow"):
+            rows = (split != "novel") & np.char.endswith(y.astype(str), kind)
+            yield kind, X[rows].astype(np.float32), y[rows]
+
+
+def main():
+    """Run what the command line asks for, cell after cell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("what", choices=["cells", "settings", "search", "weak"])
+    parser.add_argument("--classes", default="val", help="value of the array split")
+    parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    with args.out.open("w", newline="") as file:
+        writer = None
+        for name, X, y in pools(args.what, args.data, args.classes):
+            for setting, n_shot, share, split in cells(args.what, args.tasks):
+                for method, estimator, replaced in methods(args.what, setting, share):
+                    with replaced:
+                        found = run(estimator, X, y, split)
+                    row = {
+                        "set": name,
+                        "setting": setting,
+                        "shots": n_shot,
+                        "share": f"{share:.2f}",
+                    }
+                    row |= {"method": method} | {k: f"{v:.2f}" for k, v in found.items()}
+                    if writer is None:
+                        writer = csv.DictWriter(file, row)
+                        writer.writeheader()
+                    writer.writerow(row)
+                    file.flush()
+                    print(*row.values(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The adaptive likelihood: against its definition, and what its steps and estimates promise."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oslo_sklearn.solvers import adaptive
+from oslo_sklearn.solvers.adaptive import AdaptiveModel, Smoother, solve_adaptive, storey_share
+from oslo_sklearn.solvers.geometry import unit_rows
+from oslo_sklearn.solvers.prototype_descent import start_prototypes
+
+MODEL = AdaptiveModel(0.3, 0.2, 4.0, 10.0, 9.0)
+EXACT = patch.multiple(adaptive, _SWEEPS=60, _FIRST_SWEEPS=100)
+
+
+def make_batch(seed=0, n_tasks=2, n_way=3, n_shot=2, n_query=30, n_features=8, spread=0.5):
+    """Unit rows around n_way known and as many open directions, outliers last."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    means = normal(n_tasks, 2 * n_way, n_features)
+    labels = torch.arange(n_way).repeat(n_shot).expand(n_tasks, -1)
+    classes = torch.arange(n_query) * 2 * n_way // n_query
+    support = means[:, labels[0]] + spread * normal(n_tasks, labels.shape[1], n_features)
+    query = means[:, classes] + spread * normal(n_tasks, n_query, n_features)
+    support, query = unit_rows(support), unit_rows(query)
+    return support, labels, query, unit_rows(start_prototypes(support, labels, n_way))
+
+
+def make_fit(batch, share, model=MODEL):
+    support, labels, query, starts = batch
+    membership = torch.nn.functional.one_hot(labels, starts.shape[1]).double()
+    shares = torch.tensor([share], dtype=torch.float64)
+    return adaptive._Fit(model, support, membership, query, starts, shares)
+
+
+def transcribed_objective(model, share, support, labels, query, starts, V, q):
+    """The module's formula for one task, term by term."""
+    n_classes = len(starts)
+    rows = torch.cat([support, query])
+    moment = rows.T @ rows
+    moment = moment / torch.stack([x @ moment @ x for x in rows]).mean()
+    prescribed = [(1 - share) / n_classes] * n_classes + [share]
+    prescribed = torch.tensor(prescribed, dtype=torch.float64)
+    one_hot = torch.eye(n_classes + 1).double()[labels]
+    mean = (one_hot.sum(0) + len(query) * prescribed) / len(rows)
+    fit = 0.0
+    for i, x in enumerate(rows):
+        is_labelled = i < len(support)
+        target = (one_hot[i] if is_labelled else q[i - len(support)]) - mean
+        omega = model.support_weight if is_labelled else 1.0
+        fit += omega * (target @ (V @ x) - (V @ x) @ (V @ x) / 2)
+    fit -= model.ridge / 2 * torch.trace(V @ torch.linalg.inv(moment) @ V.T)
+    value = fit / model.temperature
+    for x, p in zip(query, q, strict=True):
+        value += model.prior_weight * sum(p[k] * (x @ starts[k]) for k in range(n_classes))
+        value -= (p * p.log()).sum()
+    known = q[:, :-1].sum(0) / q[:, :-1].sum()
+    divergence = (known * (known * n_classes).log()).sum()
+    return value - len(query) * model.balance * (1 - share) * divergence
+
+
+def test_objective_is_the_one_written_down():
+    batch = make_batch()
+    fit = make_fit(batch, 0.4)
+    fit.step()
+    V = fit._smooth.weights(fit._targets[:, :, 0])
+    value = fit.step()
+    q = fit._q[:, :, 0].mT
+    for b, task in enumerate(zip(*batch, strict=True)):
+        expected = transcribed_objective(MODEL, 0.4, *task, V[b], q[b])
+        assert value[b, 0] == pytest.approx(float(expected), rel=1e-9)
+
+
+def test_fitted_functions_are_stationary():
+    support, labels, query, starts = (part[0] for part in make_batch())
+    fit = make_fit(make_batch(), 0.4)
+    q = fit._q[0, :, 0].T
+    V = fit._smooth.weights(fit._targets[:, :, 0])[0].requires_grad_()
+    value = transcribed_objective(MODEL, 0.4, support, labels, query, starts, V, q)
+    (gradient,) = torch.autograd.grad(value, V)
+    assert gradient.abs().max() < 1e-8
+
+
+@pytest.mark.parametrize("n_features", [5, 40])
+def test_both_forms_of_the_regression_agree(n_features):
+    support, _, query, _ = make_batch(n_features=5)
+    parts = [torch.nn.functional.pad(part, (0, n_features - 5)) for part in (support, query)]
+    rows = torch.cat(parts, 1)
+    omega = torch.ones(rows.shape[:-1], dtype=rows.dtype)
+    omega[:, :6] = 10.0
+    targets = torch.randn(2, 4, rows.shape[1], generator=torch.Generator().manual_seed(0)).double()
+    smoother = Smoother(tuple(parts), omega, 0.3)
+    fitted = smoother(targets)
+    torch.testing.assert_close(fitted, smoother.weights(targets) @ rows.mT)
+    # Padding with zero features moves the factorisation from d to N, and nothing else.
+    expected = Smoother((support, query), omega, 0.3)(targets)
+    torch.testing.assert_close(fitted, expected)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    share=st.floats(0.05, 0.95),
+    balance=st.sampled_from([0.0, 1.0, 9.0]),
+    spread=st.floats(0.1, 1.5),
+)
+def test_steps_never_decrease_the_objective(seed, share, balance, spread):
+    batch = make_batch(seed, n_tasks=1, n_query=18, spread=spread)
+    with EXACT:
+        solved = solve_adaptive(MODEL._replace(balance=balance), *batch, share=share, max_iter=4)
+    rises = solved.objective.diff(dim=1)
+    assert rises.min() > -1e-6 * solved.objective.abs().max()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_shares_are_held(share):
+    with EXACT:
+        fit = make_fit(make_batch(), share, MODEL._replace(balance=1e6))
+        fit.step()
+    means = fit._q.mean(-1)[..., 0]
+    torch.testing.assert_close(means[:, -1], torch.full((2,), share).double(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        means[:, :-1], torch.full((2, 3), (1 - share) / 3).double(), rtol=0, atol=1e-3
+    )
+
+
+def test_given_shares_are_the_parts_of_the_average():
+    batch = make_batch()
+    with patch.multiple(adaptive, SHARES=(0.3, 0.6), _SHARPNESS=0.0, _SHORTFALL=0.0):
+        both = solve_adaptive(MODEL, *batch, max_iter=4)
+    parts = [solve_adaptive(MODEL, *batch, share=share, max_iter=4) for share in (0.3, 0.6)]
+    for found, *expected in zip(both, *parts, strict=True):
+        torch.testing.assert_close(found, sum(expected) / 2)
+
+
+def test_tasks_of_a_batch_are_solved_alone():
+    batch = make_batch(n_tasks=3)
+    together = solve_adaptive(MODEL, *batch, max_iter=5)
+    for b in range(3):
+        alone = solve_adaptive(MODEL, *(part[b : b + 1] for part in batch), max_iter=5)
+        for found, expected in zip(alone, together, strict=True):
+            torch.testing.assert_close(found[0], expected[b])
+
+
+def transcribed_share(cosines, level, n_rounds=6):
+    """Storey's estimate row by row."""
+    n, n_classes = cosines.shape
+    best = cosines.max(1)
+    others = np.sort(cosines, axis=1)[:, :-1].ravel()
+    weights = np.full(n, 0.5)
+    for _ in range(n_rounds):
+        below = [(others < x).sum() + weights[best < x].sum() for x in best]
+        p = 1 - (np.array(below) / (len(others) + weights.sum())) ** n_classes
+        share = np.clip((p > level).mean() / (1 - level), 0.02, 0.98)
+        low = min(1.0, share * level * n / max(1, (p <= level).sum()))
+        weights = np.where(p > level, 1.0, low)
+    return share
+
+
+def mixture(share, n=600, n_classes=5, seed=0):
+    """Cosines of outliers are all alike; an inlier's to its class is larger."""
+    rng = np.random.default_rng(seed)
+    cosines = rng.normal(0, 0.1, size=(n, n_classes))
+    n_inliers = n - round(share * n)
+    cosines[np.arange(n_inliers), rng.integers(n_classes, size=n_inliers)] += 0.6
+    return cosines
+
+
+def test_storey_share_is_the_one_written_down():
+    cosines = mixture(0.4, n=80)
+    expected = np.mean([transcribed_share(cosines, level) for level in adaptive._LEVELS])
+    assert float(storey_share(torch.from_numpy(cosines)[None])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_storey_share_finds_the_share_of_a_mixture(share):
+    found = float(storey_share(torch.from_numpy(mixture(share))[None]))
+    assert found == pytest.approx(share, abs=0.08)
+
+
+def test_belief_prefers_sharp_shares_that_do_not_fall_short():
+    shares = torch.tensor([0.2, 0.5, 0.8])
+    level = torch.full((1, 3), 0.4)
+    falls_short = adaptive.share_belief(level, torch.tensor([0.8]), shares)[0]
+    assert falls_short[0] < falls_short[1] < falls_short[2]
+    torch.testing.assert_close(
+        adaptive.share_belief(level, torch.tensor([0.1]), shares), torch.full((1, 3), 1 / 3)
+    )
+    sharpest = adaptive.share_belief(torch.tensor([[0.4, 0.2, 0.4]]), torch.tensor([0.1]), shares)
+    assert sharpest.argmax() == 1

@@ -1,0 +1,153 @@
+"""AdaptiveOSLO: the share of outliers, decisions, degenerate tasks, and real features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import make_task
+
+from oslo_sklearn import EOL, OSLO, AdaptiveOSLO, FewShotOpenSetSplit, evaluate
+from oslo_sklearn.metrics import auroc
+
+
+def fit(task, **params):
+    return AdaptiveOSLO(**params).fit(task.support_X, task.support_y, task.query_X)
+
+
+def outlier_task(n_open, seed=0, n_way=5):
+    """Fifteen queries of each of five known and n_open open classes."""
+    task = make_task(seed, n_way=n_way, n_open=n_open, spread=1.2)
+    return task, task.query_y >= n_way
+
+
+@pytest.mark.parametrize("n_open", [1, 3, 5, 10])
+def test_estimates_the_share(n_open):
+    found = [fit(outlier_task(n_open, seed)[0]).outlier_share_ for seed in range(4)]
+    assert np.mean(found) == pytest.approx(n_open / (5 + n_open), abs=0.12)
+
+
+def test_takes_a_known_share():
+    task, is_outlier = outlier_task(3)
+    adaptive = fit(task, outlier_share=0.375)
+    assert adaptive.outlier_share_ == pytest.approx(0.375)
+    assert (adaptive.outlierness_ > 0).mean() == pytest.approx(is_outlier.mean(), abs=0.03)
+    assert auroc(is_outlier, adaptive.outlierness_) > 0.98
+
+
+def test_share_is_forgotten_with_the_query():
+    task = make_task()
+    adaptive = fit(task)
+    assert 0 < adaptive.outlier_share_ < 1
+    adaptive.fit(task.support_X, task.support_y)
+    assert not hasattr(adaptive, "outlier_share_")
+
+
+def test_zero_is_the_automatic_threshold():
+    task, is_outlier = outlier_task(5)
+    adaptive = fit(task, outlier_label=-1)
+    assert adaptive.threshold_ == 0.0
+    np.testing.assert_array_equal(adaptive.predict(task.query_X) == -1, adaptive.outlierness_ > 0)
+    np.testing.assert_array_equal(adaptive.inlierness_ < 0.5, adaptive.outlierness_ > 0)
+    assert ((adaptive.outlierness_ > 0) == is_outlier).mean() > 0.95
+    adaptive.set_params(contamination=0.2)
+    assert (adaptive.predict(task.query_X) == -1).sum() == 30
+    adaptive.set_params(contamination=None, threshold=1e6)
+    assert not (adaptive.predict(task.query_X) == -1).any()
+
+
+def test_rejects_few_where_nothing_is_outlying():
+    tasks = [outlier_task(0, seed)[0] for seed in range(4)]
+    assert np.mean([(fit(task).outlierness_ > 0).mean() for task in tasks]) < 0.08
+
+
+def test_free_classes_may_be_unequal():
+    task = make_task(n_query=20, spread=1.2)
+    keep = (task.query_y >= 5) | (task.query_y == 0) | (np.arange(len(task.query_y)) % 20 < 2)
+    task = task._replace(query_X=task.query_X[keep], query_y=task.query_y[keep])
+    known = task.query_y < 5
+
+    def accuracy(class_share):
+        return (fit(task, class_share=class_share).labels_ == task.query_y)[known].mean()
+
+    assert accuracy("free") >= accuracy("balanced")
+    assert accuracy("free") > 0.95
+
+
+def test_objective_rises_and_more_steps_hardly_matter():
+    task, is_outlier = outlier_task(5)
+    short, long = fit(task), fit(task, max_iter=32)
+    assert short.objective_.shape == (8,)
+    assert short.n_iter_ == 8
+    assert np.diff(long.objective_).min() > -0.5  # while the shares are being met
+    assert long.objective_[-1] >= short.objective_[-1] - 1e-3
+    difference = auroc(is_outlier, short.outlierness_) - auroc(is_outlier, long.outlierness_)
+    assert abs(difference) < 0.005
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"normalize": False}, {"class_share": "free"}, {"outlier_share": 0.9}, {"max_iter": 1}],
+    ids=str,
+)
+@pytest.mark.parametrize("n_features", [6, 300])
+def test_replay_equals_transduction(params, n_features):
+    task = make_task(n_shot=2, n_features=n_features)
+    adaptive = fit(task, **params)
+    np.testing.assert_allclose(
+        adaptive.score_samples(task.query_X[::-1]), adaptive.outlierness_[::-1], atol=1e-4
+    )
+    np.testing.assert_array_equal(adaptive.predict(task.query_X), adaptive.labels_)
+
+
+def test_precision_does_not_decide():
+    task = make_task(n_shot=2, n_features=200)
+    single, double = fit(task), fit(task, dtype="float64")
+    np.testing.assert_allclose(single.outlierness_, double.outlierness_, atol=2e-3)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+@pytest.mark.parametrize("n_query", [1, 2, 5])
+def test_small_tasks_are_answered(n_classes, n_query):
+    task = make_task(n_way=n_classes, n_open=1, n_query=n_query)
+    adaptive = fit(task)
+    assert np.isfinite(adaptive.outlierness_).all()
+    assert np.isfinite(adaptive.objective_).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_rows_that_are_all_alike_are_answered(value):
+    task = make_task(n_way=2, n_open=0, n_query=4)
+    task = task._replace(support_X=task.support_X * 0 + value, query_X=task.query_X * 0 + value)
+    adaptive = fit(task, outlier_label=-1)
+    assert np.isfinite(adaptive.outlierness_).all()
+    assert not (adaptive.predict(task.query_X) == -1).any()
+
+
+@pytest.mark.parametrize("name", ["cub", "grocery"])
+def test_beats_oslo_on_real_features(real_features, name):
+    X, y, split = real_features(name)
+    is_val = split == "val"
+    methods = {"OSLO": OSLO(), "adaptive": AdaptiveOSLO(), "steps": AdaptiveOSLO(max_iter=32)}
+    gains, shifts, accuracies = [], [], []
+    for n_query, n_open_query in ((15, 2), (15, 15), (2, 18)):
+        tasks = FewShotOpenSetSplit(
+            n_shot=1, n_query=n_query, n_open_query=n_open_query, n_tasks=20, random_state=1
+        )
+        rows = evaluate(methods, X[is_val], y[is_val], tasks, progress=False)
+        mean = rows.groupby("method")[["auroc", "accuracy"]].mean()
+        gains.append(mean.auroc["adaptive"] - mean.auroc["OSLO"])
+        shifts.append(mean.auroc["steps"] - mean.auroc["adaptive"])
+        accuracies.append(mean.accuracy["adaptive"] - mean.accuracy["OSLO"])
+    assert np.mean(gains) > 0.045
+    assert np.abs(np.mean(shifts)) < 0.005
+    assert np.mean(accuracies) > -0.005
+
+
+def test_beats_eol_where_the_share_is_given(real_features):
+    X, y, split = real_features("cub")
+    is_val = split == "val"
+    methods = {"EOL": EOL(2 / 17), "adaptive": AdaptiveOSLO(2 / 17)}
+    tasks = FewShotOpenSetSplit(n_shot=1, n_query=15, n_open_query=2, n_tasks=20, random_state=1)
+    rows = evaluate(methods, X[is_val], y[is_val], tasks, progress=False)
+    mean = rows.groupby("method").auroc.mean()
+    assert mean["adaptive"] > mean["EOL"]
