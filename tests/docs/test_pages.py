@@ -128,3 +128,8 @@ def test_site_builds_without_a_warning(tmp_path):
     )
     assert found.returncode == 0, found.stderr[-3000:]
     assert (tmp_path / "html" / "generated" / "oslo_sklearn.OSLO.html").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_figure_is_left_to_fill_in(page):
+    assert not re.findall(r"@\w+@|TODO|XXX", page.read_text())
