@@ -190,7 +190,7 @@ def test_one_row(features, task):
         (["flat", "pile.npz"], "flat has no labels: a subfolder for each class is needed"),
         (["labelled.npz", "narrow.npz"], "labelled.npz has 64 features a row and narrow.npz 3"),
         (["labelled.npz", "old.pkl"], "pickles can run any code"),
-        (["labelled.npz", "pile.npz", "--method", "FEAT"], "--method must be one of BDCSPN"),
+        (["labelled.npz", "pile.npz", "--method", "FEAT"], "--method must be one of AdaptiveOSLO"),
         (["numbered.safetensors", "pile.npz", "--outlier-label", "no"], "must be like the labels"),
         (["labelled.npz", "pile.npz", "--outlier-label", "ant"], "must not be among the known"),
         (["labelled.npz", "pile.npz", "--contamination", "2"], "'contamination' parameter"),
