@@ -184,34 +184,48 @@ def lazy_answer(estimator, X) -> Answer:
     return _answer_blocks(estimator, rows, "X")
 
 
+# Fields that one visit to a block finds together. What has a number for each class is not among
+# them: labels wait for a threshold, and classes must not wait with them.
+_VISITS = (("outlierness", "labels", "inlierness"), ("proba",), ("assignments",))
+
+
 def _answer_blocks(estimator, rows, name: str) -> Answer:
     traveller = _traveller(estimator)
-    # The answer to some row tells the types of all.
-    probe = _answer_block(_like(rows).new_zeros(1, rows.shape[1]).numpy(), traveller, name)
-    answers = rows.map_blocks(
-        _answer_block, _send(traveller), name, drop_axis=1, meta=np.empty(0, dtype=object)
-    )
-    token = answers.name.rpartition("-")[2]
-
-    def part(i: int, name: str, like: np.ndarray | None):
-        if like is None:
-            return None
-        wide = {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
-        shape = {} if like.ndim == 1 else wide
-        shape["name"] = f"{name}-{token}"  # shown by progress bars, too
-        return [answers.map_blocks(_field, i, like.dtype, meta=like[:0], **shape)]
-
-    names = (field.name for field in fields(Answer))
-    return Answer(*map(part, range(len(probe)), names, probe))
+    sent, found = _send(traveller), {}
+    row = _like(rows).new_zeros(1, rows.shape[1]).numpy()
+    for wanted in _VISITS:
+        # The answer to some row tells the types of all.
+        likes = _answer_block(row, traveller, name, wanted)
+        answers = rows.map_blocks(
+            _answer_block, sent, name, wanted, drop_axis=1, meta=np.empty(0, dtype=object)
+        )
+        for i, (field, like) in enumerate(zip(wanted, likes, strict=True)):
+            if like is not None:
+                found[field] = [_part(answers, i, field, like)]
+    return Answer(**{"proba": None, **found})
 
 
-def _answer_block(block: np.ndarray, estimator, name: str) -> tuple[np.ndarray | None, ...]:
-    """The fields of an Answer; a block without rows gets none of one row's."""
+def _part(answers, i: int, name: str, like: np.ndarray):
+    shape = {} if like.ndim == 1 else {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
+    name = f"{name}-{answers.name.rpartition('-')[2]}"  # shown by progress bars, too
+    return answers.map_blocks(_field, i, like.dtype, meta=like[:0], name=name, **shape)
+
+
+def _answer_block(block, estimator, name: str, wanted: tuple) -> tuple[np.ndarray | None, ...]:
+    """Fields of an Answer; a block without rows gets none of one row's."""
     n_rows = len(block)
-    answer = estimator._answer(block if n_rows else np.zeros((1, block.shape[1])), name)
-    codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-    found = (answer.proba, answer.outlierness, codes, answer.assignments, answer.inlierness)
+    rows = check_rows(estimator, block if n_rows else np.zeros((1, block.shape[1])), name)
+    # All else goes tile by tile: together it may be far larger than the rows are.
+    answer = estimator._infer_tiles(*estimator._state_for(rows), keep=partial(_only, wanted))
+    found = (getattr(answer, field) for field in wanted)
     return tuple(None if values is None else first(values)[:n_rows] for values in found)
+
+
+def _only(wanted: tuple, answer: Answer) -> Answer:
+    if answer.labels is None and "labels" in wanted:
+        answer.labels = answer.proba.argmax(-1)
+    names = (field.name for field in fields(Answer))
+    return Answer(*(getattr(answer, name) if name in wanted else None for name in names))
 
 
 def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:

@@ -218,12 +218,12 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
         return prepare_rows(rows, center, self.normalize)
 
-    def _answer(self, X, name="X") -> Answer:
+    def _answer(self, X) -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
         check_is_fitted(self)
         if is_dask(X):
             return lazy_answer(self, X)
-        rows = check_rows(self, X, name)
+        rows = check_rows(self, X, "X")
         if self._support is not None:
             if len(rows) == 1:
                 warnings.warn(
@@ -249,15 +249,13 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         return state, rows, device, dtype
 
     @torch.inference_mode()
-    def _infer_tiles(self, state: State, rows: Tensor, device, dtype) -> Answer:
+    def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
         """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
+        tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()):
-            tiles = [
-                self._infer(state, self._prepare(tile.to(device, dtype)[None], state["center"]))
-                for tile in rows.split(size)
-            ]
-        return tiles[0] if len(tiles) == 1 else join(tiles)
+            found = [keep(self._infer(state, self._prepare(t, state["center"]))) for t in tiles]
+        return found[0] if len(found) == 1 else join(found)
 
     # Fitted attributes.
 
