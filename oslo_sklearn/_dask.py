@@ -75,7 +75,11 @@ def _traveller(estimator, **changes):
 
 def _send(traveller):
     """A node of the graph, so that it goes to each worker once and not with every task."""
-    return require("dask", "dask").delayed(traveller, pure=True, traverse=False)
+    dask = require("dask", "dask")
+    # Named after all it carries: others may have told Dask that parameters make an estimator.
+    token = dask.base.tokenize(require("cloudpickle", "dask").dumps(traveller))
+    name = f"{type(traveller).__name__}-{token}"
+    return dask.delayed(traveller, name=name, traverse=False)
 
 
 # Fitting.
@@ -258,6 +262,17 @@ def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
     if not is_dask(histogram):
         return decide(histogram)
     return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
+
+
+def free_names(estimator) -> list[str]:
+    """Names of the attributes that are there, without those that take a pass to look at.
+
+    scikit-learn's display of an estimator looks at all.
+    """
+    names = set(object.__dir__(estimator))
+    if is_dask(getattr(estimator, "_histogram", None)):
+        names.remove("threshold_")
+    return [name for name in names if hasattr(estimator, name)]
 
 
 def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:

@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ._dask import decide_on_dask, fit_on_dask, is_dask, lazy_answer, per_row
+from ._dask import decide_on_dask, fit_on_dask, free_names, is_dask, lazy_answer, per_row
 from ._devices import check_device, choose_device, common_dtype, enough_threads
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, as_batch, first, join
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
@@ -305,6 +305,9 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                 "set a numeric threshold."
             )
         return self._decide(getattr(self, "outlierness_", None))
+
+    def __dir__(self):
+        return free_names(self)
 
     def _decide(self, scores: np.ndarray | None, lazy: bool = False) -> np.float64:
         self._check_decision()
