@@ -285,13 +285,20 @@ def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:
 
 
 def _histogram(scores, bounds: tuple[float, float] | None):
-    """Counts and sums of scores in bins of equal width, one vector after the other, lazily."""
+    """Counts and sums of scores in bins, one vector after the other, lazily.
+
+    Bins are of one width where the bounds of scores are known. Where they are not, one far row
+    must not take all bins for itself, and bins go where a first count has found the rows.
+    """
     per_block = {"new_axis": 1, "dtype": np.float64, "meta": np.empty((0, 0))}
     ones = (1,) * scores.numblocks[0]
+    scale = bounds, (0, _BINS)
     if bounds is None:
         extremes = scores.map_blocks(_extremes, chunks=(ones, (2,)), **per_block).min(axis=0)
-        bounds = (extremes * [1, -1]).to_delayed().item()
-    binned = scores.map_blocks(_bin_scores, bounds, chunks=(ones, (2 * _BINS,)), **per_block)
+        counts = scores.map_blocks(_count_keys, chunks=(ones, (_BINS,)), **per_block).sum(axis=0)
+        place_bins = require("dask", "dask").delayed(_place_bins, pure=True)
+        scale = place_bins(counts.to_delayed().item(), extremes.to_delayed().item())
+    binned = scores.map_blocks(_bin_scores, scale, chunks=(ones, (2 * _BINS,)), **per_block)
     return binned.sum(axis=0)
 
 
@@ -300,10 +307,33 @@ def _extremes(scores: np.ndarray) -> np.ndarray:
     return np.array([[low, -high]], dtype=np.float64)
 
 
-def _bin_scores(scores: np.ndarray, bounds) -> np.ndarray:
-    low, high = bounds
+def _count_keys(scores: np.ndarray) -> np.ndarray:
+    """How many scores share the first 16 bits, which for floats are in the order of the values."""
+    largest = np.finfo(np.float32).max
+    bits = np.clip(scores, -largest, largest).astype(np.float32).view(np.uint32)
+    bits = np.where(bits >> 31, ~bits, bits | 2**31)  # of negative ones, the larger the smaller
+    return np.bincount(bits >> 16, minlength=_BINS)[None].astype(np.float64)
+
+
+def _place_bins(counts: np.ndarray, extremes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, and the numbers of the bins that start there: linear in between."""
+    keys = np.flatnonzero(counts)
+    if not len(keys):
+        return np.zeros(1), np.zeros(1)
+    shares = counts[keys] / counts.sum()
+    widths = 1 + np.floor(shares * (_BINS - len(keys)))
+    stops = np.cumsum(widths)
+    bits = np.stack([keys, keys + 1], 1).astype(np.uint32) << 16
+    bits = np.where(bits >> 31, bits ^ 2**31, ~bits).astype(np.uint32)
+    low, high = extremes * [1, -1]
+    edges = np.clip(bits.view(np.float32).astype(np.float64), low, high)
+    edges[0, 0], edges[-1, 1] = low, high
+    edges, at = np.unique(edges, return_index=True)
+    return edges, np.stack([stops - widths, stops], 1).ravel()[at]
+
+
+def _bin_scores(scores: np.ndarray, scale) -> np.ndarray:
     scores = scores.astype(np.float64)
-    width = max((high - low) / _BINS, np.finfo(np.float64).tiny)
-    place = np.clip((scores - low) / width, 0, _BINS - 1).astype(np.int64)
+    place = np.minimum(np.interp(scores, *scale), _BINS - 1).astype(np.int64)
     counts = np.bincount(place, minlength=_BINS)
     return np.concatenate([counts, np.bincount(place, scores, minlength=_BINS)])[None]
