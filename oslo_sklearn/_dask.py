@@ -236,6 +236,21 @@ def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:
     return answer[i].astype(dtype, copy=False)
 
 
+def transform_blocks(transformer, X):
+    """Transform rows block by block; a 2-D Dask array of X's chunks."""
+    rows = as_blocks(transformer, X, "X")
+    meta = _like(rows).new_empty(0, 0).numpy()
+    traveller = copy(transformer)
+    vars(traveller).pop("feature_names_in_", None)
+    sent = _send(traveller)
+    return rows.map_blocks(_transform_block, sent, meta.dtype, dtype=meta.dtype, meta=meta)
+
+
+def _transform_block(block, transformer, dtype: np.dtype) -> np.ndarray:
+    mapped = transformer.transform(block) if block.shape[0] else np.empty(block.shape)
+    return mapped.astype(dtype, copy=False)
+
+
 def per_row(function, *arrays):
     """``function(*arrays)``, block by block where these are Dask's."""
     if not any(map(is_dask, arrays)):
