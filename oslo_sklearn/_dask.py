@@ -33,6 +33,11 @@ def is_dask(X) -> bool:
     )
 
 
+def in_memory(X):
+    """What is small enough to be read, as whatever its blocks are: a frame keeps its names."""
+    return X.compute() if is_dask(X) else X
+
+
 def as_blocks(estimator, X, name: str):
     """Rows as a 2-D Dask array, each block with all of the features; checked but for values."""
     da = require("dask.array", "dask")
@@ -52,8 +57,8 @@ def as_blocks(estimator, X, name: str):
         )
     try:
         check_features(estimator, meta, reset=False)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
     if X.shape[0] == 0:
         raise ValueError(_no_rows(name))
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
@@ -85,8 +90,8 @@ def _send(traveller):
 # Fitting.
 
 
-def fit_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X) -> None:
-    """Solve a task whose query is a Dask collection, and keep its attributes as lazy arrays."""
+def solve_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X):
+    """Solve a task whose query is a Dask collection: the Solution, and a lazy Answer."""
     query = as_blocks(estimator, query_X, "query_X")
     solver = _traveller(estimator)
     is_on_task = isinstance(getattr(solver, "center", None), str) and solver.center == "task"
@@ -110,9 +115,9 @@ def fit_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X) ->
         solution, _ = solver._solve_one(support, codes, None, False)
     estimator._keep_state(solution)
     answer = _answer_blocks(estimator, query, "query_X")
-    estimator._keep_query_attributes(solution, answer)
     # With the bounds of now: what is lazy must not change with later parameters.
     estimator._histogram = _histogram(first(answer.outlierness), estimator._score_bounds())
+    return solution, answer
 
 
 def _like(rows) -> torch.Tensor:
@@ -158,7 +163,7 @@ class RowBlocks:
 
 
 def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:
-    return function(solver, block)[None] if len(block) else np.zeros((1, size))
+    return function(solver, block)[None] if block.shape[0] else np.zeros((1, size))
 
 
 def _sum_query(solver, block: np.ndarray) -> np.ndarray:
@@ -217,7 +222,7 @@ def _part(answers, i: int, name: str, like: np.ndarray):
 
 def _answer_block(block, estimator, name: str, wanted: tuple) -> tuple[np.ndarray | None, ...]:
     """Fields of an Answer; a block without rows gets none of one row's."""
-    n_rows = len(block)
+    n_rows = block.shape[0]
     rows = check_rows(estimator, block if n_rows else np.zeros((1, block.shape[1])), name)
     # All else goes tile by tile: together it may be far larger than the rows are.
     answer = estimator._infer_tiles(*estimator._state_for(rows), keep=partial(_only, wanted))
@@ -267,19 +272,21 @@ def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
     """The threshold for Dask scores, out of a histogram; a 0-d Dask array if that may wait."""
     if isinstance(rule["threshold"], Real):
         return decide_threshold(None, **rule)
-    if scores is not getattr(estimator, "outlierness_", None):
+    is_query = scores is getattr(estimator, "outlierness_", None)
+    if not is_query:
         histogram = _histogram(scores, estimator._score_bounds())
     else:
         if is_dask(estimator._histogram) and not lazy:
             estimator._histogram = estimator._histogram.compute()
         histogram = estimator._histogram
-    decide = partial(_decide_on_histogram, rule=rule)
+    name = "query_X" if is_query else "X"
+    decide = partial(_decide_on_histogram, rule=rule, name=name)
     if not is_dask(histogram):
         return decide(histogram)
     return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
 
 
-def free_names(estimator) -> list[str]:
+def names_of(estimator) -> list[str]:
     """Names of the attributes that are there, without those that take a pass to look at.
 
     scikit-learn's display of an estimator looks at all.
@@ -290,11 +297,11 @@ def free_names(estimator) -> list[str]:
     return [name for name in names if hasattr(estimator, name)]
 
 
-def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:
+def _decide_on_histogram(histogram: np.ndarray, rule: dict, name: str) -> np.float64:
     counts, sums = np.split(histogram, 2)
     is_used = counts > 0
     if not is_used.any():
-        raise ValueError(_no_rows("query_X"))
+        raise ValueError(_no_rows(name))
     # A bin's mean: as long as rows do not share bins, these are the scores themselves.
     return decide_threshold(sums[is_used] / counts[is_used], counts=counts[is_used], **rule)
 

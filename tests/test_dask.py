@@ -120,8 +120,10 @@ def test_parameters(center, normalize, likelihood, steps):
 
 
 def test_not_converging_is_said(task):
-    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
-        OSLO(tol=1e-12).fit(*task[:2], da.from_array(task.query_X))
+    for query in (task.query_X, da.from_array(task.query_X)):
+        with pytest.warns(ConvergenceWarning, match="max_iter=2") as warned:
+            OSLO(tol=1e-12).fit(*task[:2], query)
+        assert warned[0].filename == __file__  # of the call
 
 
 @pytest.mark.parametrize(
@@ -185,6 +187,12 @@ BAD_QUERIES = {
     ),
     "series": (lambda task: dd.from_pandas(frame(task.query_X))["f0"], "got dask Series"),
     "delayed": (lambda task: dask.delayed(task.query_X), "query_X: Expected 2D array, got dask D"),
+    "missing": (
+        lambda task: dd.from_pandas(
+            pd.DataFrame(spoiled(task, np.nan).compute()).astype("Float32")
+        ),
+        "query_X contains NaN",
+    ),
     "strings": (lambda task: da.from_array(np.full((3, 64), "a")), "query_X"),
     "complex": (lambda task: 1j * da.from_array(task.query_X), "query_X: Complex data"),
 }
