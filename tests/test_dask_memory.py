@@ -9,8 +9,10 @@ import pytest
 
 import oslo_sklearn.base
 from oslo_sklearn import OSLO, SimpleShot
+from oslo_sklearn._dask import RowBlocks
 
 dask = pytest.importorskip("dask")
+import cloudpickle  # noqa: E402
 import dask.array as da  # noqa: E402
 from dask_helpers import Held, lazy_rows  # noqa: E402
 
@@ -58,3 +60,32 @@ def test_probabilities_of_a_chunk_never_exist_as_a_whole(monkeypatch, name):
             values.compute()
     assert len(seen) == 2 * 10
     assert most[0] == 2  # those of the tile at hand
+
+
+def submitted(monkeypatch, n_blocks: int, n_rows: int) -> list[int]:
+    """Bytes of the tasks of each pass of a fit, each as a client would send it."""
+    sizes, summed = [], RowBlocks.summed
+
+    def measure(self, *args):
+        found = summed(self, *args)
+        (optimized,) = dask.optimize(found)
+        tasks = dict(optimized.__dask_graph__()).values()
+        sizes.append(sum(len(cloudpickle.dumps(task)) for task in tasks))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowBlocks, "summed", measure)
+        query = da.zeros((n_blocks * n_rows, 16), chunks=(n_rows, 16), dtype=np.float32) + 1
+        OSLO(tol=1e-9).fit(DIRECTIONS, range(N_CLASSES), query)
+    return sizes
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_step_sends_prototypes_once(monkeypatch):
+    few, many = submitted(monkeypatch, 5, 40), submitted(monkeypatch, 50, 40)
+    # The centre, two steps, and the pass that closes the objective: step t has t prototypes.
+    assert len(few) == len(many) == 4
+    for t in range(4):
+        assert 0 < few[t] - t * DIRECTIONS.nbytes < 5 * 6_000
+        assert 0 < many[t] - few[t] < 45 * 5_000  # prototypes alone are 12_800
+    np.testing.assert_allclose(few, submitted(monkeypatch, 5, 4_000), rtol=0, atol=100)
