@@ -319,7 +319,9 @@ def _histogram(scores, bounds: tuple[float, float] | None):
         extremes = scores.map_blocks(_extremes, chunks=(ones, (2,)), **per_block).min(axis=0)
         counts = scores.map_blocks(_count_keys, chunks=(ones, (_BINS,)), **per_block).sum(axis=0)
         place_bins = require("dask", "dask").delayed(_place_bins, pure=True)
-        scale = place_bins(counts.to_delayed().item(), extremes.to_delayed().item())
+        # Optimised one by one, each would answer the rows again.
+        parts = (part.to_delayed(optimize_graph=False).item() for part in (counts, extremes))
+        scale = place_bins(*parts)
     binned = scores.map_blocks(_bin_scores, scale, chunks=(ones, (2 * _BINS,)), **per_block)
     return binned.sum(axis=0)
 

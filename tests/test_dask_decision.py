@@ -133,3 +133,17 @@ def test_no_threshold_without_a_row(task):
     simple = SimpleShot().fit(*task[:2], query[query[:, 0] > 1e9])
     with pytest.raises(ValueError, match="query_X: Found array with 0 sample"):
         simple.threshold_  # noqa: B018
+
+
+@pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
+def test_a_threshold_answers_each_row_once(task, monkeypatch, likelihood):
+    oslo = OSLO(likelihood=likelihood).fit(*task[:2], da.from_array(task.query_X, chunks=(50, 64)))
+    infer, calls = OSLO._infer, []
+
+    def count(self, state, rows):
+        calls.append(rows.shape[1])
+        return infer(self, state, rows)
+
+    monkeypatch.setattr(OSLO, "_infer", count)
+    assert np.isfinite(oslo.threshold_)
+    assert calls == [50, 50, 50]
