@@ -33,6 +33,11 @@ def is_dask(X) -> bool:
     )
 
 
+def in_memory(X):
+    """What is small enough to be read, as whatever its blocks are: a frame keeps its names."""
+    return X.compute() if is_dask(X) else X
+
+
 def as_blocks(estimator, X, name: str):
     """Rows as a 2-D Dask array, each block with all of the features; checked but for values."""
     da = require("dask.array", "dask")
@@ -52,8 +57,8 @@ def as_blocks(estimator, X, name: str):
         )
     try:
         check_features(estimator, meta, reset=False)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
     if X.shape[0] == 0:
         raise ValueError(_no_rows(name))
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
@@ -75,14 +80,18 @@ def _traveller(estimator, **changes):
 
 def _send(traveller):
     """A node of the graph, so that it goes to each worker once and not with every task."""
-    return require("dask", "dask").delayed(traveller, pure=True, traverse=False)
+    dask = require("dask", "dask")
+    # Named after all it carries: others may have told Dask that parameters make an estimator.
+    token = dask.base.tokenize(require("cloudpickle", "dask").dumps(traveller))
+    name = f"{type(traveller).__name__}-{token}"
+    return dask.delayed(traveller, name=name, traverse=False)
 
 
 # Fitting.
 
 
-def fit_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X) -> None:
-    """Solve a task whose query is a Dask collection, and keep its attributes as lazy arrays."""
+def solve_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X):
+    """Solve a task whose query is a Dask collection: the Solution, and a lazy Answer."""
     query = as_blocks(estimator, query_X, "query_X")
     solver = _traveller(estimator)
     is_on_task = isinstance(getattr(solver, "center", None), str) and solver.center == "task"
@@ -106,9 +115,9 @@ def fit_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X) ->
         solution, _ = solver._solve_one(support, codes, None, False)
     estimator._keep_state(solution)
     answer = _answer_blocks(estimator, query, "query_X")
-    estimator._keep_query_attributes(solution, answer)
     # With the bounds of now: what is lazy must not change with later parameters.
     estimator._histogram = _histogram(first(answer.outlierness), estimator._score_bounds())
+    return solution, answer
 
 
 def _like(rows) -> torch.Tensor:
@@ -154,7 +163,7 @@ class RowBlocks:
 
 
 def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:
-    return function(solver, block)[None] if len(block) else np.zeros((1, size))
+    return function(solver, block)[None] if block.shape[0] else np.zeros((1, size))
 
 
 def _sum_query(solver, block: np.ndarray) -> np.ndarray:
@@ -184,38 +193,67 @@ def lazy_answer(estimator, X) -> Answer:
     return _answer_blocks(estimator, rows, "X")
 
 
+# Fields that one visit to a block finds together. What has a number for each class is not among
+# them: labels wait for a threshold, and classes must not wait with them.
+_VISITS = (("outlierness", "labels", "inlierness"), ("proba",), ("assignments",))
+
+
 def _answer_blocks(estimator, rows, name: str) -> Answer:
     traveller = _traveller(estimator)
-    # The answer to some row tells the types of all.
-    probe = _answer_block(_like(rows).new_zeros(1, rows.shape[1]).numpy(), traveller, name)
-    answers = rows.map_blocks(
-        _answer_block, _send(traveller), name, drop_axis=1, meta=np.empty(0, dtype=object)
-    )
-    token = answers.name.rpartition("-")[2]
-
-    def part(i: int, name: str, like: np.ndarray | None):
-        if like is None:
-            return None
-        wide = {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
-        shape = {} if like.ndim == 1 else wide
-        shape["name"] = f"{name}-{token}"  # shown by progress bars, too
-        return [answers.map_blocks(_field, i, like.dtype, meta=like[:0], **shape)]
-
-    names = (field.name for field in fields(Answer))
-    return Answer(*map(part, range(len(probe)), names, probe))
+    sent, found = _send(traveller), {}
+    row = _like(rows).new_zeros(1, rows.shape[1]).numpy()
+    for wanted in _VISITS:
+        # The answer to some row tells the types of all.
+        likes = _answer_block(row, traveller, name, wanted)
+        answers = rows.map_blocks(
+            _answer_block, sent, name, wanted, drop_axis=1, meta=np.empty(0, dtype=object)
+        )
+        for i, (field, like) in enumerate(zip(wanted, likes, strict=True)):
+            if like is not None:
+                found[field] = [_part(answers, i, field, like)]
+    return Answer(**{"proba": None, **found})
 
 
-def _answer_block(block: np.ndarray, estimator, name: str) -> tuple[np.ndarray | None, ...]:
-    """The fields of an Answer; a block without rows gets none of one row's."""
-    n_rows = len(block)
-    answer = estimator._answer(block if n_rows else np.zeros((1, block.shape[1])), name)
-    codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-    found = (answer.proba, answer.outlierness, codes, answer.assignments, answer.inlierness)
+def _part(answers, i: int, name: str, like: np.ndarray):
+    shape = {} if like.ndim == 1 else {"new_axis": 1, "chunks": (answers.chunks[0], like.shape[1:])}
+    name = f"{name}-{answers.name.rpartition('-')[2]}"  # shown by progress bars, too
+    return answers.map_blocks(_field, i, like.dtype, meta=like[:0], name=name, **shape)
+
+
+def _answer_block(block, estimator, name: str, wanted: tuple) -> tuple[np.ndarray | None, ...]:
+    """Fields of an Answer; a block without rows gets none of one row's."""
+    n_rows = block.shape[0]
+    rows = check_rows(estimator, block if n_rows else np.zeros((1, block.shape[1])), name)
+    # All else goes tile by tile: together it may be far larger than the rows are.
+    answer = estimator._infer_tiles(*estimator._state_for(rows), keep=partial(_only, wanted))
+    found = (getattr(answer, field) for field in wanted)
     return tuple(None if values is None else first(values)[:n_rows] for values in found)
+
+
+def _only(wanted: tuple, answer: Answer) -> Answer:
+    if answer.labels is None and "labels" in wanted:
+        answer.labels = answer.proba.argmax(-1)
+    names = (field.name for field in fields(Answer))
+    return Answer(*(getattr(answer, name) if name in wanted else None for name in names))
 
 
 def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:
     return answer[i].astype(dtype, copy=False)
+
+
+def transform_blocks(transformer, X):
+    """Transform rows block by block; a 2-D Dask array of X's chunks."""
+    rows = as_blocks(transformer, X, "X")
+    meta = _like(rows).new_empty(0, 0).numpy()
+    traveller = copy(transformer)
+    vars(traveller).pop("feature_names_in_", None)
+    sent = _send(traveller)
+    return rows.map_blocks(_transform_block, sent, meta.dtype, dtype=meta.dtype, meta=meta)
+
+
+def _transform_block(block, transformer, dtype: np.dtype) -> np.ndarray:
+    mapped = transformer.transform(block) if block.shape[0] else np.empty(block.shape)
+    return mapped.astype(dtype, copy=False)
 
 
 def per_row(function, *arrays):
@@ -234,35 +272,57 @@ def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
     """The threshold for Dask scores, out of a histogram; a 0-d Dask array if that may wait."""
     if isinstance(rule["threshold"], Real):
         return decide_threshold(None, **rule)
-    if scores is not getattr(estimator, "outlierness_", None):
+    is_query = scores is getattr(estimator, "outlierness_", None)
+    if not is_query:
         histogram = _histogram(scores, estimator._score_bounds())
     else:
         if is_dask(estimator._histogram) and not lazy:
             estimator._histogram = estimator._histogram.compute()
         histogram = estimator._histogram
-    decide = partial(_decide_on_histogram, rule=rule)
+    name = "query_X" if is_query else "X"
+    decide = partial(_decide_on_histogram, rule=rule, name=name)
     if not is_dask(histogram):
         return decide(histogram)
     return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
 
 
-def _decide_on_histogram(histogram: np.ndarray, rule: dict) -> np.float64:
+def names_of(estimator) -> list[str]:
+    """Names of the attributes that are there, without those that take a pass to look at.
+
+    scikit-learn's display of an estimator looks at all.
+    """
+    names = set(object.__dir__(estimator))
+    if is_dask(getattr(estimator, "_histogram", None)):
+        names.remove("threshold_")
+    return [name for name in names if hasattr(estimator, name)]
+
+
+def _decide_on_histogram(histogram: np.ndarray, rule: dict, name: str) -> np.float64:
     counts, sums = np.split(histogram, 2)
     is_used = counts > 0
     if not is_used.any():
-        raise ValueError(_no_rows("query_X"))
+        raise ValueError(_no_rows(name))
     # A bin's mean: as long as rows do not share bins, these are the scores themselves.
     return decide_threshold(sums[is_used] / counts[is_used], counts=counts[is_used], **rule)
 
 
 def _histogram(scores, bounds: tuple[float, float] | None):
-    """Counts and sums of scores in bins of equal width, one vector after the other, lazily."""
+    """Counts and sums of scores in bins, one vector after the other, lazily.
+
+    Bins are of one width where the bounds of scores are known. Where they are not, one far row
+    must not take all bins for itself, and bins go where a first count has found the rows.
+    """
     per_block = {"new_axis": 1, "dtype": np.float64, "meta": np.empty((0, 0))}
     ones = (1,) * scores.numblocks[0]
+    scale = bounds, (0, _BINS)
     if bounds is None:
         extremes = scores.map_blocks(_extremes, chunks=(ones, (2,)), **per_block).min(axis=0)
-        bounds = (extremes * [1, -1]).to_delayed().item()
-    binned = scores.map_blocks(_bin_scores, bounds, chunks=(ones, (2 * _BINS,)), **per_block)
+        counts = scores.map_blocks(_count_keys, chunks=(ones, (_BINS,)), **per_block).sum(axis=0)
+        place_bins = require("dask", "dask").delayed(_place_bins, pure=True)
+        # Optimised one by one, each would answer the rows again.
+        parts = (part.to_delayed(optimize_graph=False).item() for part in (counts, extremes))
+        scale = place_bins(*parts)
+    binned = scores.map_blocks(_bin_scores, scale, chunks=(ones, (2 * _BINS,)), **per_block)
     return binned.sum(axis=0)
 
 
@@ -271,10 +331,33 @@ def _extremes(scores: np.ndarray) -> np.ndarray:
     return np.array([[low, -high]], dtype=np.float64)
 
 
-def _bin_scores(scores: np.ndarray, bounds) -> np.ndarray:
-    low, high = bounds
+def _count_keys(scores: np.ndarray) -> np.ndarray:
+    """How many scores share the first 16 bits, which for floats are in the order of the values."""
+    largest = np.finfo(np.float32).max
+    bits = np.clip(scores, -largest, largest).astype(np.float32).view(np.uint32)
+    bits = np.where(bits >> 31, ~bits, bits | 2**31)  # of negative ones, the larger the smaller
+    return np.bincount(bits >> 16, minlength=_BINS)[None].astype(np.float64)
+
+
+def _place_bins(counts: np.ndarray, extremes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, and the numbers of the bins that start there: linear in between."""
+    keys = np.flatnonzero(counts)
+    if not len(keys):
+        return np.zeros(1), np.zeros(1)
+    shares = counts[keys] / counts.sum()
+    widths = 1 + np.floor(shares * (_BINS - len(keys)))
+    stops = np.cumsum(widths)
+    bits = np.stack([keys, keys + 1], 1).astype(np.uint32) << 16
+    bits = np.where(bits >> 31, bits ^ 2**31, ~bits).astype(np.uint32)
+    low, high = extremes * [1, -1]
+    edges = np.clip(bits.view(np.float32).astype(np.float64), low, high)
+    edges[0, 0], edges[-1, 1] = low, high
+    edges, at = np.unique(edges, return_index=True)
+    return edges, np.stack([stops - widths, stops], 1).ravel()[at]
+
+
+def _bin_scores(scores: np.ndarray, scale) -> np.ndarray:
     scores = scores.astype(np.float64)
-    width = max((high - low) / _BINS, np.finfo(np.float64).tiny)
-    place = np.clip((scores - low) / width, 0, _BINS - 1).astype(np.int64)
+    place = np.minimum(np.interp(scores, *scale), _BINS - 1).astype(np.int64)
     counts = np.bincount(place, minlength=_BINS)
     return np.concatenate([counts, np.bincount(place, scores, minlength=_BINS)])[None]

@@ -7,6 +7,7 @@ import numbers
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
@@ -28,6 +29,8 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
             rows = _check_array(X, name, estimator)
         check_features(estimator, X, reset)
     except (TypeError, ValueError) as error:
+        if "NAType" in str(error):  # an array of objects: of frames, scikit-learn knows to ask
+            raise ValueError(f"{name} contains NaN: pandas.NA is among its values.") from error
         if name in str(error):
             raise
         kind = ValueError if isinstance(error, ValueError) else TypeError
@@ -56,7 +59,8 @@ def _keep_precision(X):
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a pandas or polars frame
         array = X.to_numpy()
     dtype = getattr(array, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 4:
+    is_narrow = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 4
+    if is_narrow and not issparse(array):
         return np.asarray(array, dtype=np.float32)
     return X
 

@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ._dask import decide_on_dask, fit_on_dask, is_dask, lazy_answer, per_row
+from ._dask import decide_on_dask, in_memory, is_dask, lazy_answer, names_of, per_row, solve_on_dask
 from ._devices import check_device, choose_device, common_dtype, enough_threads
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, as_batch, first, join
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
@@ -107,8 +107,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         self._check_params()
         if isinstance(query_X, tuple) and len(query_X) == 1:
             (query_X,) = query_X
-        support = check_rows(self, support_X, "support_X", reset=True)
-        self.classes_, codes = check_labels(support_y, len(support), self)
+        support = check_rows(self, in_memory(support_X), "support_X", reset=True)
+        self.classes_, codes = check_labels(in_memory(support_y), len(support), self)
         if self.outlier_label is not None:
             check_outlier_label(self.outlier_label, self.classes_)
         for name in QUERY_ATTRIBUTES:
@@ -117,7 +117,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = max(1, getattr(self, "max_iter", 1))
 
         if is_dask(query_X):
-            fit_on_dask(self, support, codes, query_X)
+            solution, answer = solve_on_dask(self, support, codes, query_X)
+            self._keep_query_attributes(solution, answer)
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
             solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
@@ -218,12 +219,12 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
         return prepare_rows(rows, center, self.normalize)
 
-    def _answer(self, X, name="X") -> Answer:
+    def _answer(self, X) -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
         check_is_fitted(self)
         if is_dask(X):
             return lazy_answer(self, X)
-        rows = check_rows(self, X, name)
+        rows = check_rows(self, X, "X")
         if self._support is not None:
             if len(rows) == 1:
                 warnings.warn(
@@ -249,15 +250,13 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         return state, rows, device, dtype
 
     @torch.inference_mode()
-    def _infer_tiles(self, state: State, rows: Tensor, device, dtype) -> Answer:
+    def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
         """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
+        tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()):
-            tiles = [
-                self._infer(state, self._prepare(tile.to(device, dtype)[None], state["center"]))
-                for tile in rows.split(size)
-            ]
-        return tiles[0] if len(tiles) == 1 else join(tiles)
+            found = [keep(self._infer(state, self._prepare(t, state["center"]))) for t in tiles]
+        return found[0] if len(found) == 1 else join(found)
 
     # Fitted attributes.
 
@@ -308,11 +307,13 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             )
         return self._decide(getattr(self, "outlierness_", None))
 
+    def __dir__(self):
+        return names_of(self)
+
     def _decide(self, scores: np.ndarray | None, lazy: bool = False) -> np.float64:
         self._check_decision()
         rule = {name: getattr(self, name) for name in ("threshold", "contamination")}
-        rule["natural_zero"] = self._natural_zero
-        rule["zero_decides"] = self._zero_decides
+        rule |= {"natural_zero": self._natural_zero, "zero_decides": self._zero_decides}
         if is_dask(scores):
             return decide_on_dask(self, scores, rule, lazy)
         return decide_threshold(scores, **rule)

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ._dask import is_dask, transform_blocks
 from ._validation import check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
@@ -44,8 +45,11 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features)
+            Of a Dask array or DataFrame, a Dask array.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return transform_blocks(self, X)
         rows = check_rows(self, X, "X")
         mapped = self._map(rows)
         # The caller's memory, which may be read-only, is not handed out.

@@ -88,6 +88,19 @@ class Reads(Callback):
         self.n_bytes += getattr(result, "nbytes", 0)
 
 
+class Held(Callback):
+    """The most bytes of results that wait for later tasks, each array counted once."""
+
+    most = 0
+
+    def _posttask(self, key, result, dsk, state, worker_id):
+        waiting = {}
+        for value in state["cache"].values():
+            for part in value if isinstance(value, tuple) else (value,):
+                waiting[id(part)] = getattr(part, "nbytes", 0)
+        self.most = max(self.most, sum(waiting.values()))
+
+
 def all_of(lazy: Bunch) -> Bunch:
     """Compute, having checked that nothing was before."""
     assert all(isinstance(value, da.Array) for value in lazy.values())

@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import assert_same_answers, make_task
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch
 
-from oslo_sklearn import OSLO, SimpleShot
+from oslo_sklearn import OSLO, KNNDetector, SimpleShot
 
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
+from dask.base import normalize_token  # noqa: E402
 from dask_helpers import UNEVEN, Reads, all_of, lazy_rows  # noqa: E402
 
 NAMES = [f"f{i}" for i in range(64)]
@@ -119,8 +120,10 @@ def test_parameters(center, normalize, likelihood, steps):
 
 
 def test_not_converging_is_said(task):
-    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
-        OSLO(tol=1e-12).fit(*task[:2], da.from_array(task.query_X))
+    for query in (task.query_X, da.from_array(task.query_X)):
+        with pytest.warns(ConvergenceWarning, match="max_iter=2") as warned:
+            OSLO(tol=1e-12).fit(*task[:2], query)
+        assert warned[0].filename == __file__  # of the call
 
 
 @pytest.mark.parametrize(
@@ -184,6 +187,12 @@ BAD_QUERIES = {
     ),
     "series": (lambda task: dd.from_pandas(frame(task.query_X))["f0"], "got dask Series"),
     "delayed": (lambda task: dask.delayed(task.query_X), "query_X: Expected 2D array, got dask D"),
+    "missing": (
+        lambda task: dd.from_pandas(
+            pd.DataFrame(spoiled(task, np.nan).compute()).astype("Float32")
+        ),
+        "query_X contains NaN",
+    ),
     "strings": (lambda task: da.from_array(np.full((3, 64), "a")), "query_X"),
     "complex": (lambda task: 1j * da.from_array(task.query_X), "query_X: Complex data"),
 }
@@ -270,8 +279,44 @@ def test_one_solve_serves_all_that_is_computed_together(task, monkeypatch):
     query = da.from_array(task.query_X, chunks=(50, 64))
     oslo = OSLO().fit(*task[:2], query)
     monkeypatch.setattr(OSLO, "_infer", count)
-    dask.compute(oslo.predict(query), oslo.score_samples(query), oslo.predict_proba(query))
-    assert sorted(calls) == [1, 1, 1, 50, 50, 50]  # of one row: to know the types beforehand
+    dask.compute(oslo.predict(query), oslo.score_samples(query))
+    assert [size for size in calls if size > 1] == [50, 50, 50]  # one row tells the types
+
+
+@pytest.fixture
+def parameters_make_an_estimator(monkeypatch):
+    """As dask-ml tells Dask: fits with the same parameters are the same."""
+    known = normalize_token._lookup
+    others = {cls: known[cls] for cls in known if not issubclass(cls, BaseEstimator)}
+    monkeypatch.setattr(normalize_token, "_lookup", others)
+    normalize_token.register(BaseEstimator, lambda fitted: normalize_token(fitted.get_params()))
+
+
+@pytest.mark.usefixtures("parameters_make_an_estimator")
+@pytest.mark.parametrize(
+    "estimator", [OSLO(), SimpleShot(), KNNDetector(), KNNDetector(classifier=SimpleShot())]
+)
+def test_fits_are_told_apart(task, estimator):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    one = clone(estimator).fit(*task[:2], query)
+    other = clone(estimator).fit(task.support_X[::-1], task.support_y, query)
+    found = dask.compute(one.labels_, other.labels_, one.predict(query), other.predict(query))
+    for fitted, labels in zip([one, other, one, other], found, strict=True):
+        np.testing.assert_array_equal(labels, fitted.predict(task.query_X))
+    assert (found[0] != found[1]).any()
+
+
+def test_a_look_at_an_estimator_reads_nothing(task):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    oslo = OSLO().fit(*task[:2], query)
+    with Reads() as none:
+        repr(oslo)
+        oslo._repr_html_()
+        assert "labels_" in dir(oslo)
+    assert none.n_tasks == 0
+    SimpleShot().fit(*task[:2], spoiled(task, np.nan))._repr_html_()
+    assert np.isfinite(oslo.threshold_)
+    assert "threshold_" in dir(oslo)
 
 
 def test_refits_forget_the_lazy_query(task):
@@ -341,7 +386,7 @@ def test_nothing_needs_dask():
 import sys
 sys.modules["dask"] = sys.modules["distributed"] = None
 import numpy as np
-from oslo_sklearn import OSLO, SimpleShot
+from oslo_sklearn import OSLO, KNNDetector, SimpleShot
 rng = np.random.default_rng(0)
 S, Q = rng.normal(size=(4, 8)), rng.normal(size=(30, 8))
 for method in (OSLO(outlier_label=-1), SimpleShot(outlier_label=-1)):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from oslo_sklearn import OSLO, SimpleShot
+from oslo_sklearn import OSLO, KNNDetector, SimpleShot, StrongBaseline
+from oslo_sklearn._dask import _histogram
 
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402
@@ -44,6 +45,45 @@ def test_many_rows_share_bins():
         estimator.set_params(contamination=0.25)
     assert 0.5 * oslo.threshold_ == pytest.approx(0.5 * expected.threshold_, abs=1e-4)
     assert abs(oslo.transduce(query).is_outlier.sum().compute() - 25_000) <= 25
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e-5])
+@pytest.mark.parametrize(
+    "estimator",
+    [StrongBaseline(normalize=False), OSLO(likelihood="gaussian", normalize=False), KNNDetector()],
+)
+def test_a_far_row_leaves_the_others_their_bins(estimator, scale):
+    directions = 2 * np.random.default_rng(0).normal(size=(8, 16))
+    rows = lazy_rows(directions, (6_000, 4_000)).compute()
+    rows[17] *= scale
+    query = da.from_array(rows, chunks=(6_000, 16))
+    S = directions[:4].astype(np.float32)
+    estimator = clone(estimator).set_params(center=None)
+    for contamination in (0.1, 0.5):
+        estimator.set_params(contamination=contamination)
+        expected = clone(estimator).fit(S, range(4), rows).transduce(rows).is_outlier
+        found = clone(estimator).fit(S, range(4), query).transduce(query).is_outlier.compute()
+        assert abs(expected.sum() - 10_000 * contamination) <= 3
+        assert (found != expected).sum() <= 3
+
+
+def test_scores_of_any_size_have_bins_in_their_order():
+    rng = np.random.default_rng(0)
+    tails = rng.standard_cauchy(5_000) ** 9
+    for scores in (
+        tails,
+        1e6 + rng.normal(size=5_000),
+        np.r_[-1e300, tails, 1e300],
+        np.r_[0.0, -0.0, 1.0],
+        np.full(3, 7.0),
+        -np.abs(tails).astype(np.float32),
+    ):
+        query = da.from_array(scores, chunks=1_500)
+        counts, sums = np.split(_histogram(query, None).compute(), 2)
+        means = sums[counts > 0] / counts[counts > 0]
+        assert counts.sum() == len(scores)
+        assert (np.diff(means) > 0).all() or len(np.unique(means)) == len(np.unique(scores)) == 1
+        assert counts.max() <= 0.01 * len(scores) + 3
 
 
 @pytest.mark.parametrize("contamination", [None, 0.9])
@@ -86,3 +126,24 @@ def test_lazy_attributes_keep_the_parameters_of_the_fit(task):
     oslo.set_params(lambda_xi=5.0, lambda_z=1.0)
     np.testing.assert_allclose(oslo.outlierness_.compute(), expected.outlierness_, atol=1e-3)
     assert oslo.threshold_ == pytest.approx(expected.threshold_, abs=1e-3)
+
+
+def test_no_threshold_without_a_row(task):
+    query = da.from_array(task.query_X, chunks=UNEVEN)
+    simple = SimpleShot().fit(*task[:2], query[query[:, 0] > 1e9])
+    with pytest.raises(ValueError, match="query_X: Found array with 0 sample"):
+        simple.threshold_  # noqa: B018
+
+
+@pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
+def test_a_threshold_answers_each_row_once(task, monkeypatch, likelihood):
+    oslo = OSLO(likelihood=likelihood).fit(*task[:2], da.from_array(task.query_X, chunks=(50, 64)))
+    infer, calls = OSLO._infer, []
+
+    def count(self, state, rows):
+        calls.append(rows.shape[1])
+        return infer(self, state, rows)
+
+    monkeypatch.setattr(OSLO, "_infer", count)
+    assert np.isfinite(oslo.threshold_)
+    assert calls == [50, 50, 50]
