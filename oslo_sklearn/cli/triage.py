@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .._feature_files import is_feature_file, load_rows
+from .._threshold import mark_outliers
 from ._images import (
     add_extractor_options,
     check_writable,
@@ -74,7 +75,9 @@ def run(args) -> int:
         estimator.set_params(outlier_label=_as_label(args.outlier_label, support_y))
     estimator.fit(support_X, support_y, query_X)
     result = estimator.transduce(query_X)
-    decided = estimator.predict(query_X)
+    decided = result.labels
+    if args.outlier_label is not None:
+        decided = mark_outliers(decided, result.is_outlier, estimator.outlier_label)
     order = np.argsort(-result.outlierness, kind="stable")
     write_whole(args.out, lambda file: file.write(_csv(order, names, decided, result)))
     print(_summary(args, estimator, order, names, support_y, result))

@@ -53,23 +53,26 @@ def _centred_rows(pool, rows, n_center, unit, noise, block, lengths, scale):
         scale[i] = 1 / lengths[i]
         # Most rows are longer than noise for sure, and their squares inside float32's range.
         if unit and not max(x.size * floor**2, 1e-25) < square < 1e37:
-            _scale_with_care(out, center, noise, lengths[i : i + 1], scale[i : i + 1])
+            lengths[i], scale[i] = _scale_with_care(out, center, noise)
 
 
 @_compiled
-def _scale_with_care(x, center, noise, length, scale):
-    """Length of a row of any size; 0 if no entry is larger than its own rounding noise."""
+def _scale_with_care(x, center, noise):
+    """Bring a row of any size to about unit size; its length before, and one over that after.
+
+    Both are 0 if no entry is larger than its own rounding noise.
+    """
     largest, is_row = 0.0, False
     for j in range(x.size):
         largest = max(largest, abs(x[j]))
         is_row |= abs(x[j]) > noise * abs(center[j])
-    length[0], scale[0] = 0, 0
-    if is_row:
-        square = 0.0
-        for j in range(x.size):
-            x[j] /= largest
-            square += x[j] * x[j]
-        length[0], scale[0] = math.sqrt(square) * largest, 1 / math.sqrt(square)
+    if not is_row:
+        return 0.0, 0.0
+    square = 0.0
+    for j in range(x.size):
+        x[j] /= largest
+        square += x[j] * x[j]
+    return math.sqrt(square) * largest, 1 / math.sqrt(square)
 
 
 @_compiled

@@ -161,15 +161,12 @@ def solve_adaptive(
     membership = one_hot(labels, n_classes, support.dtype)
     shares = support.new_tensor(SHARES if share is None else [share])
     fit = _Fit(model, support, membership, query, starts, shares)
-    objective, judged = [], None
-    for step in range(max_iter):
+    objective, belief = [], shares.new_ones(len(query), len(shares))
+    for step in range(1, max_iter + 1):
         objective.append(fit.step())
-        if step < _STEPS_TO_JUDGE:
-            judged = fit.relative_entropy()
-    belief = torch.ones_like(judged)
-    if share is None:
-        floor = storey_share(product(query, starts.mT))
-        belief = share_belief(judged, floor, shares)
+        if share is None and step == min(max_iter, _STEPS_TO_JUDGE):
+            floor = storey_share(product(query, starts.mT))
+            belief = share_belief(fit.relative_entropy(), floor, shares)
     weights, intercepts = fit.average(belief)
     oslo = solve_oslo(_OSLO, support, labels, query, n_classes, max_iter=2, start=starts)
     return AdaptiveSolution(
