@@ -105,9 +105,12 @@ class RowCache:
                 f"{', '.join(_STORED)}; found {', '.join(map(str, header))}."
             )
 
-    def add(self, rows) -> None:
-        """Append rows ``(method, task, accuracy, ..., seconds)``."""
-        records = [(*row, self.configuration.of(row[0], row[1])) for row in rows]
+    def add(self, method: str, tasks: np.ndarray, numbers: np.ndarray) -> None:
+        """Append the rows of some tasks, ``(accuracy, ..., seconds)`` each."""
+        records = [
+            (method, task, *row, self.configuration.of(method, task))
+            for task, row in zip(tasks.tolist(), numbers.tolist(), strict=True)
+        ]
         self.rows.update({record[:2]: record for record in records})
         self._write(b"".join(_lines(records)))
 

@@ -100,27 +100,39 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None)
         )
     tasks = draw_tasks(split, pool)
     store = None if cache is None else RowCache(cache, _configure(pool, tasks, methods))
-    rows = {} if store is None else {key: row[:-1] for key, row in store.rows.items()}
-    wanted = [(name, task) for name in methods for task in range(len(tasks))]
+    # One row of numbers per method and task; what failed is tried again, so it counts as not done.
+    table = np.full((len(methods), len(tasks), len(COLUMNS) - 2), np.nan)
+    is_done = np.zeros(table.shape[:2], dtype=bool)
+    if store is not None:
+        for m, name in enumerate(methods):
+            for task in range(len(tasks)):
+                if (name, task) in store.rows:
+                    table[m, task] = store.rows[name, task][2:-1]
+                    is_done[m, task] = True
 
-    n_done = sum(key in rows for key in wanted)
-    with tqdm(total=len(wanted), initial=n_done, disable=not progress, unit="task") as bar:
-        for name, estimator in methods.items():
+    n_done = int(is_done.sum())
+    with tqdm(total=is_done.size, initial=n_done, disable=not progress, unit="task") as bar:
+        for m, (name, estimator) in enumerate(methods.items()):
             bar.set_postfix_str(name)
-            is_done = np.array([(name, task) in rows for task in range(len(tasks))])
             failures = []
-            for solved in solve_all(estimator, pool, tasks, is_done=is_done, n_jobs=n_jobs):
-                found = _as_rows(name, solved, pool)
-                rows.update({row[:2]: row for row in found})
+            for solved in solve_all(estimator, pool, tasks, is_done=is_done[m], n_jobs=n_jobs):
+                index = solved.tasks.index
+                table[m, index] = found = _measure_solved(solved, pool)
                 if store is not None:
-                    store.add([r for b, r in enumerate(found) if b not in solved.errors])
-                failures += [(solved.tasks.index[b], e) for b, e in solved.errors.items()]
-                bar.update(len(found))
+                    well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
+                    store.add(name, index[well], found[well])
+                failures += [(index[b], e) for b, e in solved.errors.items()]
+                bar.update(len(index))
             if failures:
                 _warn_of(failures, name, seed, len(tasks))
     if store is not None:
         store.finish(methods)
-    return pandas.DataFrame([rows[key] for key in wanted], columns=list(COLUMNS))
+    keys = {
+        "method": np.repeat(np.array([*methods], dtype=object), len(tasks)),
+        "task": np.tile(np.arange(len(tasks)), len(methods)),
+    }
+    columns = zip(COLUMNS[2:], table.reshape(-1, table.shape[-1]).T, strict=True)
+    return pandas.DataFrame({**keys, **dict(columns)})
 
 
 def require_pandas():
@@ -160,16 +172,12 @@ def _configure(pool: LabelledPool, tasks, methods) -> Configuration:
     )
 
 
-def _as_rows(name: str, solved: Solved, pool: LabelledPool) -> list[tuple]:
-    table = measure(pool.known(solved.tasks), solved.codes, solved.scores)
-    failed = list(solved.errors)
-    columns = [np.asarray(table[metric], dtype=np.float64) for metric in METRICS]
-    for column in columns:
-        column[failed] = np.nan
-    numbers_ = np.column_stack([*columns, solved.seconds]).tolist()
-    return [
-        (name, task, *row) for task, row in zip(solved.tasks.index.tolist(), numbers_, strict=True)
-    ]
+def _measure_solved(solved: Solved, pool: LabelledPool) -> np.ndarray:
+    """The metrics of each task, nan where it failed, and its seconds."""
+    found = measure(pool.known(solved.tasks), solved.codes, solved.scores)
+    numbers_ = np.column_stack([*(found[metric] for metric in METRICS), solved.seconds])
+    numbers_[[*solved.errors], :-1] = np.nan
+    return numbers_
 
 
 def measure(known, codes, scores) -> dict[str, np.ndarray]:
