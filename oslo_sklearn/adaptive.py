@@ -163,6 +163,9 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         weights = (self.ridge, self.temperature, self.prior_weight, self.support_weight)
         return AdaptiveModel(*map(float, weights), _BALANCE[self.class_share])
 
+    def _given_share(self) -> float | None:
+        return None if isinstance(self.outlier_share, str) else float(self.outlier_share)
+
     def _on_model(self, rows):
         """Only directions enter the model; lengths only where the prototypes start."""
         return rows if self.normalize else unit_rows(rows)
@@ -174,7 +177,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             task.labels,
             self._on_model(task.query),
             unit_rows(start_prototypes(task.support, task.labels, task.n_classes)),
-            share=None if isinstance(self.outlier_share, str) else float(self.outlier_share),
+            share=self._given_share(),
             max_iter=self.max_iter,
         )
         state = {

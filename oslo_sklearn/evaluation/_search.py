@@ -118,7 +118,7 @@ class OSLOCV(BaseEstimator):
         grid = self._check_grid(estimator)
         pool = LabelledPool(X, y)
         tasks = draw_tasks(FewShotOpenSetSplit() if self.cv is None else self.cv, pool)
-        batches = cut_tasks(tasks, pool, _batch_size(estimator, grid, pool.tensor))
+        batches = cut_tasks(tasks, pool, _batch_size(estimator, grid, pool.tensor, len(tasks)))
         scores = np.hstack([self._score(estimator, grid, pool, b, metric) for b in batches])
         if np.isnan(scores).all():
             raise ValueError(
@@ -191,9 +191,9 @@ class OSLOCV(BaseEstimator):
         self.best_estimator_ = estimator.set_params(**self.best_params_)
 
 
-def _batch_size(estimator, grid, X):
+def _batch_size(estimator, grid, X, n_tasks):
     """Fewer tasks than without a grid: their answers under all settings stand side by side."""
-    of_one = batch_size(estimator, X)
+    of_one = batch_size(estimator, X, n_tasks)
     return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
 
 

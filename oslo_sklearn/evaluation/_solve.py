@@ -14,16 +14,18 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
 from .._validation import check_center
+from ..adaptive import AdaptiveOSLO
 from ..base import FewShotOpenSetClassifier
 from ..oslo import OSLO
 from ..pipeline import last_step
+from ..solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
 from ..solvers.oslo_gram import solve_oslo_tasks
 from ._scorer import transduce
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
 _BATCH_BYTES = 2**26  # gathered rows in memory at once
 _MOST_TASKS = 256  # in a batch: no more than this is lost by a kill
-_MOST_BY_INDEX = 4096  # of OSLO's tasks, which take a tenth of a millisecond each
+_MOST_BY_INDEX = {OSLO: 4096, AdaptiveOSLO: 1024}  # tasks of a tenth and one millisecond
 _BLOCK_SECONDS = 1.0  # of work between two writes, where tasks are solved one by one
 
 
@@ -64,17 +66,30 @@ def is_batched(estimator) -> bool:
     return isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched
 
 
-def batch_size(estimator, X: torch.Tensor):
+def batch_size(estimator, X: torch.Tensor, n_tasks: int):
     """Tasks in a batch as a function of the rows in a task, for bounded memory."""
-    if is_known_by_index(estimator):
-        return lambda n_rows: _MOST_BY_INDEX
     row_bytes = X.shape[1] * X.element_size()
-    return lambda n_rows: int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
+
+    def size(n_rows: int) -> int:
+        if is_known_by_index(estimator) or _is_adaptive_by_index(estimator, X, n_tasks, n_rows):
+            return _MOST_BY_INDEX[type(estimator)]
+        return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
+
+    return size
 
 
 def is_known_by_index(estimator) -> bool:
-    """Whether tasks can be solved without gathering their rows."""
+    """Whether OSLO's tasks can be solved without gathering their rows."""
     return type(estimator) is OSLO and estimator.tol == 0
+
+
+def _is_adaptive_by_index(estimator, X: torch.Tensor, n_tasks: int, n_rows: int) -> bool:
+    return (
+        type(estimator) is AdaptiveOSLO
+        and (estimator.normalize or isinstance(estimator.center, str))
+        and choose_device(check_device(estimator.device), [X], 1).type == "cpu"
+        and pays_by_index(X, n_tasks, n_rows)
+    )
 
 
 def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarray, np.ndarray]:
@@ -85,6 +100,16 @@ def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarra
     if is_known_by_index(estimator):
         codes, scores = solve_by_index(estimator, X, tasks, max_iters=(estimator.max_iter,))
         return codes[0, 0], scores[0, 0]
+    n_rows = tasks.support.shape[1] + tasks.query.shape[1]
+    if not _is_adaptive_by_index(estimator, X, len(tasks.index), n_rows):
+        return _solve_gathered(estimator, X, tasks)
+    codes, scores, is_sound = _solve_adaptive_by_index(estimator, X, tasks)
+    for task in np.flatnonzero(~is_sound):
+        codes[[task]], scores[[task]] = _solve_gathered(estimator, X, tasks.select([task]))
+    return codes, scores
+
+
+def _solve_gathered(estimator, X, tasks) -> tuple[np.ndarray, np.ndarray]:
     support, query = gather(X, tasks)
     n_classes = tasks.classes.shape[1]
     device = choose_device(check_device(estimator.device), [support, query], n_classes)
@@ -102,9 +127,6 @@ def solve_by_index(
     """Codes and scores (steps, settings, tasks, query rows) of OSLO's tasks."""
     device = choose_device(check_device(estimator.device), [X], tasks.query.size)
     X = X.to(device, common_dtype([X], estimator.dtype))
-    center = estimator.center
-    if center is not None and not isinstance(center, str):
-        center = check_center(center, X)
     answers = solve_oslo_tasks(
         estimator._model(),
         X,
@@ -114,10 +136,30 @@ def solve_by_index(
         tasks.classes.shape[1],
         max_iters=max_iters,
         lambdas=lambdas,
-        center=center,
+        center=_check_center(estimator.center, X),
         normalize=estimator.normalize,
     )
     return [tensor.cpu().numpy() for tensor in answers]
+
+
+def _solve_adaptive_by_index(estimator: AdaptiveOSLO, X: torch.Tensor, tasks: TaskBatch):
+    X = X.to(common_dtype([X], estimator.dtype))
+    return solve_adaptive_tasks(
+        estimator._model(),
+        X,
+        tasks.support,
+        tasks.labels,
+        tasks.query,
+        tasks.classes.shape[1],
+        share=estimator._given_share(),
+        max_iter=estimator.max_iter,
+        center=_check_center(estimator.center, X),
+        normalize=estimator.normalize,
+    )
+
+
+def _check_center(center, X: torch.Tensor):
+    return center if center is None or isinstance(center, str) else check_center(center, X)
 
 
 def gather(X: torch.Tensor, tasks: TaskBatch) -> list[torch.Tensor]:
@@ -142,7 +184,7 @@ def solve_all(
         return
     estimator = clone(estimator)
     estimator._check_params()
-    for batch in cut_tasks(tasks, pool, batch_size(estimator, pool.tensor)):
+    for batch in cut_tasks(tasks, pool, batch_size(estimator, pool.tensor, len(tasks))):
         todo = np.flatnonzero(~is_done[batch.index])
         if not todo.size:
             continue

@@ -234,12 +234,12 @@ def _log_likelihood(block, is_gram, weights, n_used, scale, cosine, squares, sca
 
 @_compiled
 def _exp(x):
-    """Exponential of x in [-50, 0], out of sums and products alone: loops over it vectorise."""
-    y = np.float64(max(x, -50.0)) / 256
+    """Exponential of x in [-87, 0], out of sums and products alone: loops over it vectorise."""
+    y = np.float64(max(x, -87.0)) / 512
     power = 1 + y / 9
     for n in (8, 7, 6, 5, 4, 3, 2, 1):
         power = 1 + power * y / n
-    for _ in range(8):
+    for _ in range(9):
         power *= power
     return power
 
@@ -289,12 +289,13 @@ def _read(log_p, query, logit_xi, codes, scores):
 
 @_compiled
 def solve_range(
-    pool, is_gram, rows, labels, n_classes, n_center, noise, floors, normalize, cosine,
+    pool, is_gram, rows, place, labels, n_classes, n_center, noise, floors, normalize, cosine,
     inlierness, lambdas, steps, first, last, codes, scores, sound,
 ):  # fmt: skip
     """Solve tasks `first` to `last` into `codes` and `scores` (steps, settings, tasks, queries).
 
-    `pool` holds rows, or the lower triangle of their Gram matrix. `sound` tells the tasks whose
+    `pool` holds rows, or the lower triangle of their Gram matrix; in that case rows are ascending,
+    and row i of a task, support first, is at `place` i. `sound` tells the tasks whose
     centred rows and prototypes are longer than `floors`, relative to the rows as they were.
     """
     n_rows, n_support, dtype = rows.shape[1], labels.shape[1], pool.dtype
@@ -310,22 +311,20 @@ def solve_range(
     lengths = np.empty(n_rows, dtype)
     scale = np.empty(n_rows, dtype)
     squares = np.empty(n_rows, dtype)
-    place = np.arange(n_rows)  # of each row in the block
     unit = normalize or cosine
     n_used = n_rows if is_gram else n_support  # by the first prototypes
     for task in range(first, last):
         sound[task] = True
+        places = place[task % len(place)]
         if is_gram:
-            order = np.argsort(rows[task])
-            place[order] = np.arange(n_rows)
             sound[task] = _centred_products(
-                pool, rows[task][order], place[:n_center], floors[0], block, lengths, scale
+                pool, rows[task], places[:n_center], floors[0], block, lengths, scale
             )
         else:
             _centred_rows(pool, rows[task], n_center, unit, noise, block, lengths, scale)
         if not unit:
             scale[:] = 1
-        support, query = place[:n_support], place[n_support:]
+        support, query = places[:n_support], places[n_support:]
         weights[:] = 0
         for i in range(n_rows):
             squares[i] = lengths[i] > 0 if normalize else lengths[i] ** 2

@@ -35,17 +35,18 @@ from .oslo import OSLOModel, solve_oslo
 # Shares of outliers that are tried where the share is not given.
 SHARES = (0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 # A wrong share bends the classes to it if it is given time: shares are judged after these steps.
-_STEPS_TO_JUDGE = 5
-_SHARPNESS = 23.0  # of the belief in a share, in units of relative entropy
-_SHORTFALL = 10.0  # penalty on the square of what a share lacks of the one the cosines ask for
-_LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
-_ROUNDS = 6
-_START = 10.0  # assignments start at the softmax of as many times the cosines
-_SWEEPS = 2  # per step, to meet the shares; each step starts where the last one ended
-_FIRST_SWEEPS = 10
+STEPS_TO_JUDGE = 5
+SHARPNESS = 23.0  # of the belief in a share, in units of relative entropy
+SHORTFALL = 10.0  # penalty on the square of what a share lacks of the one the cosines ask for
+LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
+ROUNDS = 6
+START = 10.0  # assignments start at the softmax of as many times the cosines
+SWEEPS = 2  # per step, to meet the shares; each step starts where the last one ended
+FIRST_SWEEPS = 10
 _TINY = 1e-30
-_LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
-_OSLO = OSLOModel(0.1, 0.05, "cosine", True)
+LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
+OSLO_MODEL = OSLOModel(0.1, 0.05, "cosine", True)
+OSLO_STEPS = 2
 
 
 class AdaptiveModel(NamedTuple):
@@ -164,15 +165,17 @@ def solve_adaptive(
     objective, belief = [], shares.new_ones(len(query), len(shares))
     for step in range(1, max_iter + 1):
         objective.append(fit.step())
-        if share is None and step == min(max_iter, _STEPS_TO_JUDGE):
+        if share is None and step == min(max_iter, STEPS_TO_JUDGE):
             floor = storey_share(product(query, starts.mT))
             belief = share_belief(fit.relative_entropy(), floor, shares)
     weights, intercepts = fit.average(belief)
-    oslo = solve_oslo(_OSLO, support, labels, query, n_classes, max_iter=2, start=starts)
+    oslo = solve_oslo(
+        OSLO_MODEL, support, labels, query, n_classes, max_iter=OSLO_STEPS, start=starts
+    )
     return AdaptiveSolution(
         weights,
         intercepts,
-        weights[:, :-1] + _LABEL_WEIGHT * oslo.path[:, -1],
+        weights[:, :-1] + LABEL_WEIGHT * oslo.path[:, -1],
         (belief * shares).sum(-1),
         (torch.stack(objective, -1) * belief[..., None]).sum(-2),
     )
@@ -205,7 +208,7 @@ class _Fit:
         self._intercepts = query.new_zeros(n_tasks, n_classes + 1, len(shares))
         self._targets = query.new_empty(*self._intercepts.shape, n_rows)
         self._targets[..., :n_support] = labels - self._mean[..., None]
-        self._assign(self._share_out(_START * cosines, _FIRST_SWEEPS))
+        self._assign(self._share_out(START * cosines, FIRST_SWEEPS))
         self._intercepts.zero_()
         self._n_steps = 0
 
@@ -215,7 +218,7 @@ class _Fit:
         # V's penalty is that of its own targets: sum omega (targets - fitted) fitted.
         penalty = self._products(fitted) / 2
         logits = fitted[..., self._n_support :] / self.model.temperature + self._prior
-        n_sweeps = _SWEEPS if self._n_steps else _FIRST_SWEEPS
+        n_sweeps = SWEEPS if self._n_steps else FIRST_SWEEPS
         log_q = self._share_out(logits, n_sweeps)
         self._assign(log_q)
         fit = (self._products(fitted) - penalty) / self.model.temperature
@@ -283,7 +286,7 @@ def share_belief(relative_entropy: Tensor, floor: Tensor, shares: Tensor) -> Ten
     below the one that the cosines ask for, ``floor`` (B,), is not believed.
     """
     shortfall = (floor[..., None] - shares).clamp_min(0)
-    return torch.softmax(-_SHARPNESS * relative_entropy - _SHORTFALL * shortfall.square(), -1)
+    return torch.softmax(-SHARPNESS * relative_entropy - SHORTFALL * shortfall.square(), -1)
 
 
 def storey_share(cosines: Tensor) -> Tensor:
@@ -302,9 +305,9 @@ def storey_share(cosines: Tensor) -> Tensor:
     others = cosines.scatter(-1, nearest[..., None], torch.inf).flatten(1).sort(-1).values
     best = best.sort(-1).values
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
-    levels = cosines.new_tensor(_LEVELS)[:, None]
-    weights = cosines.new_full((len(cosines), len(_LEVELS), n), 0.5)
-    for _ in range(_ROUNDS):
+    levels = cosines.new_tensor(LEVELS)[:, None]
+    weights = cosines.new_full((len(cosines), len(LEVELS), n), 0.5)
+    for _ in range(ROUNDS):
         below = n_others_below + weights.cumsum(-1) - weights
         p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1, keepdim=True))) ** n_classes
         is_high = (p_value > levels).to(cosines.dtype)

@@ -14,27 +14,26 @@ pay, or where float rounding would show, the same loop runs on the rows themselv
 
 from __future__ import annotations
 
-import importlib
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from threading import Lock
-
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
-from .geometry import center_rows, unit_rows
 from .oslo import OSLOModel
+from .pool_gram import (
+    around,
+    as_tensor,
+    ascending,
+    beside,
+    compiles,
+    gram_fits,
+    share_out_tasks,
+    task_gram,
+    used_rows,
+)
 
-_COMPILED = f"{__package__}._oslo_numba"
 _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
-_MAX_GRAM_BYTES = 2**30
 _GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from memory
-_TILE = 192  # rows of the Gram matrix, made at once
-_ONE_LIMIT_AT_A_TIME = Lock()
-_TASKS_PER_CALL = 32  # small enough for threads to end together
 
 
 def solve_oslo_tasks(
@@ -88,22 +87,22 @@ def solve_oslo_tasks(
     steps = tuple(int(step) for step in max_iters)
     if not steps or list(steps) != sorted(set(steps)) or steps[0] < 0:
         raise ValueError(f"max_iters must be ascending and not negative; got {max_iters!r}.")
-    pool = _as_tensor(X)
+    pool = as_tensor(X)
     if pool.dtype not in (torch.float32, torch.float64):
         pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
     if lambdas is None:
         lambdas = [(model.lambda_z, model.lambda_xi)]
     support_idx, labels, query_idx = (
-        _as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
+        as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
     )
     if labels.numel() and labels.max() >= n_classes:
         raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
-    rows = _beside(support_idx, query_idx)
+    rows = beside(support_idx, query_idx)
     n_center = 0
     if isinstance(center, str):
         n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
     elif center is not None:
-        pool = _around(pool, torch.as_tensor(center).to(pool), normalize)
+        pool = around(pool, torch.as_tensor(center).to(pool), normalize)
     elif not normalize and model.likelihood == "gaussian":
         pool = pool - pool.mean(0)  # distances stay, and what is squared gets small
     problem = Problem(
@@ -114,57 +113,29 @@ def solve_oslo_tasks(
     return answers if isinstance(X, Tensor) else TaskAnswers(*(a.numpy() for a in answers))
 
 
-def _as_tensor(array: np.ndarray | Tensor) -> Tensor:
-    if isinstance(array, Tensor):
-        return array.detach()
-    # torch warns about read-only memory, which it has no type for.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def _beside(a: Tensor, b: Tensor) -> Tensor:
-    """Columns of both; by NumPy, since torch wakes its threads for it, which takes milliseconds."""
-    joined = np.concatenate([a.cpu().numpy(), b.cpu().numpy()], 1)
-    return torch.from_numpy(joined).to(a.device)
-
-
-def _around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
-    """The pool around a given point: rows that are rounding noise become zero."""
-    pool, noise = center_rows(pool[None], center[None])
-    if normalize:
-        pool.mul_((pool.abs() > noise).any(-1, keepdim=True))
-    return pool[0]
-
-
 def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
     if engine != "auto":
         return engine
     many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
     if pool.device.type != "cpu" or not many:
         return "torch"
-    try:
-        importlib.import_module(_COMPILED)
-    except (ImportError, RuntimeError):  # not installed, or nowhere to keep what it compiles
-        return "torch"
-    return "numba"
+    return "numba" if compiles("_oslo_numba") else "torch"
 
 
 def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswers:
     run = _solve_compiled if engine == "numba" else solve_batched
     has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
-    is_used = np.zeros(len(pool), dtype=bool)
-    is_used[problem.rows.cpu().numpy()] = True
-    used = torch.from_numpy(np.flatnonzero(is_used)).to(pool.device)
+    used = used_rows(pool, problem.rows)
     if (
         not has_cosines
         or form == "direct"
         or (form == "auto" and not _gram_pays(problem, pool, used))
     ):
         return run(problem, pool, False)[0]
-    place = torch.empty(len(pool), dtype=torch.int64, device=pool.device)
-    place[used] = torch.arange(len(used), device=pool.device)
-    rows = pool if len(used) == len(pool) else pool[used]
-    gram = _gram(rows, problem.n_center > 0, whole=engine == "torch")
-    answers, sound = run(problem._replace(rows=place[problem.rows]), gram, True)
+    gram, rows = task_gram(
+        pool, problem.rows, used, shift=problem.n_center > 0, whole=engine == "torch"
+    )
+    answers, sound = run(problem._replace(rows=rows), gram, True)
     if not sound.all():
         at = (~sound).nonzero()[:, 0]
         again = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
@@ -176,62 +147,13 @@ def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswer
 def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
     n_pool, n_features = len(used), pool.shape[1]
     n_tasks, n_rows = problem.rows.shape
-    if n_pool**2 * pool.element_size() > _MAX_GRAM_BYTES:
+    if not gram_fits(pool, n_pool):
         return False
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
     gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run
     gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
     direct = n_tasks * n_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
     return gram < direct
-
-
-def _gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
-    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
-
-    The latter keeps what centring takes away small, and entries of at most 1 what is squared.
-    Unless the matrix must be `whole`, its upper triangle may be left empty.
-    """
-    if shift:
-        pool = pool - pool.mean(0)
-        lowest, highest = pool.aminmax()
-        largest = torch.maximum(-lowest, highest)
-        pool /= torch.where(largest > 0, largest, 1.0)
-    else:
-        pool = unit_rows(pool)
-    if pool.device.type != "cpu":
-        return pool @ pool.mT
-    products = _lower_products(pool.numpy())
-    for last in range(_TILE, len(products) if whole else 0, _TILE):
-        products[last - _TILE : last, last:] = products[last:, last - _TILE : last].T
-    return torch.from_numpy(products)
-
-
-def _lower_products(rows: np.ndarray) -> np.ndarray:
-    """``rows @ rows.T``, of which the lower triangle is made and some entries above it.
-
-    By NumPy's BLAS on this module's threads: torch's is slower by half on some processors, and
-    threads of the BLAS's own keep waiting for more to do while tasks are solved.
-    """
-    products = np.empty((len(rows), len(rows)), rows.dtype)
-
-    def multiply(first):
-        last = first + _TILE
-        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
-
-    # The limit is the whole process's: of two that overlap, the later would restore the earlier.
-    with _ONE_LIMIT_AT_A_TIME, _loaded_libraries().limit(limits=1, user_api="blas"):
-        _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
-    return products
-
-
-@cache
-def _loaded_libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # to look for them takes milliseconds
-
-
-def _run_threads(work, parts) -> None:
-    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(parts)))) as threads:
-        list(threads.map(work, parts))
 
 
 def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
@@ -241,17 +163,17 @@ def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[Task
     n_tasks = len(problem.rows)
     sound = torch.empty(n_tasks, dtype=torch.bool)
     noise = 16 * torch.finfo(pool.dtype).eps if problem.normalize else 0.0
+    rows = np.ascontiguousarray(problem.rows.numpy())
+    place = np.arange(rows.shape[1])[None]
+    if is_gram:
+        rows, place = ascending(rows)
     shared = (
-        np.ascontiguousarray(pool.numpy()), is_gram, np.ascontiguousarray(problem.rows.numpy()),
+        np.ascontiguousarray(pool.numpy()), is_gram, rows, place,
         np.ascontiguousarray(problem.labels.numpy(), dtype=np.int64), problem.n_classes,
         problem.n_center, pool.numpy().dtype.type(noise), np.array(floors(pool.dtype)),
         bool(problem.normalize), problem.cosine, bool(problem.model.inlierness),
         problem.lambdas.numpy(), np.array(problem.steps),
     )  # fmt: skip
     results = answers.codes.numpy(), answers.outlierness.numpy(), sound.numpy()
-
-    def solve_from(first):
-        solve_range(*shared, first, min(first + _TASKS_PER_CALL, n_tasks), *results)
-
-    _run_threads(solve_from, range(0, n_tasks, _TASKS_PER_CALL))
+    share_out_tasks(lambda *part: solve_range(*shared, *part, *results), n_tasks)
     return answers, sound

@@ -65,10 +65,10 @@ VARIANTS = {
     "prior weight 10": {"prior_weight": 10.0},
     "support weight 1": {"support_weight": 1.0},
     "free classes": {"class_share": "free"},
-    "share by entropy alone": {"_SHORTFALL": 0.0},
-    "share by cosines alone": {"_SHARPNESS": 0.0, "_SHORTFALL": 40.0},
-    "shares judged at the end": {"_STEPS_TO_JUDGE": 1000},
-    "labels without OSLO's": {"_LABEL_WEIGHT": 0.0},
+    "share by entropy alone": {"SHORTFALL": 0.0},
+    "share by cosines alone": {"SHARPNESS": 0.0, "SHORTFALL": 40.0},
+    "shares judged at the end": {"STEPS_TO_JUDGE": 1000},
+    "labels without OSLO's": {"LABEL_WEIGHT": 0.0},
     "share 0.5": {"outlier_share": 0.5},
 }
 

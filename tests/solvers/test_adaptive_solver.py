@@ -16,7 +16,7 @@ from oslo_sklearn.solvers.geometry import unit_rows
 from oslo_sklearn.solvers.prototype_descent import start_prototypes
 
 MODEL = AdaptiveModel(0.3, 0.2, 4.0, 10.0, 9.0)
-EXACT = patch.multiple(adaptive, _SWEEPS=60, _FIRST_SWEEPS=100)
+EXACT = patch.multiple(adaptive, SWEEPS=60, FIRST_SWEEPS=100)
 
 
 def make_batch(seed=0, n_tasks=2, n_way=3, n_shot=2, n_query=30, n_features=8, spread=0.5):
@@ -134,7 +134,7 @@ def test_shares_are_held(share):
 
 def test_given_shares_are_the_parts_of_the_average():
     batch = make_batch()
-    with patch.multiple(adaptive, SHARES=(0.3, 0.6), _SHARPNESS=0.0, _SHORTFALL=0.0):
+    with patch.multiple(adaptive, SHARES=(0.3, 0.6), SHARPNESS=0.0, SHORTFALL=0.0):
         both = solve_adaptive(MODEL, *batch, max_iter=4)
     parts = [solve_adaptive(MODEL, *batch, share=share, max_iter=4) for share in (0.3, 0.6)]
     for found, *expected in zip(both, *parts, strict=True):
@@ -176,7 +176,7 @@ def mixture(share, n=600, n_classes=5, seed=0):
 
 def test_storey_share_is_the_one_written_down():
     cosines = mixture(0.4, n=80)
-    expected = np.mean([transcribed_share(cosines, level) for level in adaptive._LEVELS])
+    expected = np.mean([transcribed_share(cosines, level) for level in adaptive.LEVELS])
     assert float(storey_share(torch.from_numpy(cosines)[None])) == pytest.approx(expected)
 
 

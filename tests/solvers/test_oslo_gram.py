@@ -10,7 +10,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from oslo_sklearn.solvers import oslo_gram
+from oslo_sklearn.solvers import oslo_gram, pool_gram
 from oslo_sklearn.solvers._oslo_torch import Problem
 from oslo_sklearn.solvers.geometry import class_means, prepare_rows, unit_prototypes, unit_rows
 from oslo_sklearn.solvers.oslo import OSLOModel, solve_oslo
@@ -146,7 +146,7 @@ def test_hard_pools(engine, form, case, center):
 @pytest.mark.parametrize(("engine", "form"), [*RUNS, ("auto", "auto")])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_real_features(real_features, engine, form, n_threads, monkeypatch):
-    monkeypatch.setattr(oslo_gram, "_TASKS_PER_CALL", 2)  # several parts, for several threads
+    monkeypatch.setattr(pool_gram, "_TASKS_PER_CALL", 2)  # several parts, for several threads
     X, _, split = real_features("cub")
     X = X[split == "novel"][::3]
     tasks = draw_tasks(len(X), n_tasks=5, n_shot=1, n_query=150)
@@ -222,13 +222,13 @@ def test_threads_of_the_blas_are_given_back():
 
     before = n_threads()
     with ThreadPoolExecutor(4) as callers:
-        list(callers.map(lambda _: oslo_gram._lower_products(pool), range(40)))
+        list(callers.map(lambda _: pool_gram.lower_products(pool), range(40)))
     assert n_threads() == before
 
 
 def test_the_whole_gram_matrix():
     pool = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 30)))
-    gram = oslo_gram._gram(pool, False, whole=True)
+    gram = pool_gram.gram(pool, False, whole=True)
     torch.testing.assert_close(gram, unit_rows(pool) @ unit_rows(pool).mT)
 
 
@@ -246,9 +246,9 @@ def test_only_rows_in_use_enter_the_gram_matrix(engine, monkeypatch):
     tasks = draw_tasks(60)
     X[60:] = np.nan
     sizes = []
-    gram = oslo_gram._gram
+    gram = pool_gram.gram
     monkeypatch.setattr(
-        oslo_gram, "_gram", lambda pool, *a, **k: sizes.append(len(pool)) or gram(pool, *a, **k)
+        pool_gram, "gram", lambda pool, *a, **k: sizes.append(len(pool)) or gram(pool, *a, **k)
     )
     answers = solve_oslo_tasks(COSINE, X, *tasks, engine=engine, form="gram")
     assert sizes == [60]

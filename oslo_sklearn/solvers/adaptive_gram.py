@@ -1,0 +1,97 @@
+"""Many AdaptiveOSLO tasks at once, each an index set into one pool of rows.
+
+All that the steps of `adaptive` need of the rows are their cosines, which follow from the Gram
+matrix of the pool, computed once; the rest is done by a compiled loop over tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import adaptive
+from ._oslo_torch import floors
+from .adaptive import AdaptiveModel
+from .pool_gram import (
+    around,
+    ascending,
+    beside,
+    compiles,
+    gram_fits,
+    one_blas_thread,
+    share_out_tasks,
+    task_gram,
+    used_rows,
+)
+
+_WORTH_COMPILING = 64  # tasks; importing numba alone takes as long as torch for these
+_SAVED = 12  # products of a task's rows that torch takes the time of, above the compiled loop
+
+
+class IndexedAnswers(NamedTuple):
+    """Axes: tasks, query rows."""
+
+    codes: np.ndarray  # class indices
+    scores: np.ndarray
+    sound: np.ndarray  # (T,): where False, rounding may show, and nothing was solved
+
+
+def pays_by_index(pool: Tensor, n_tasks: int, n_rows: int) -> bool:
+    """Whether to solve so many tasks of so many rows out of the pool's Gram matrix."""
+    is_cheap = len(pool) ** 2 < _SAVED * n_tasks * n_rows**2
+    is_possible = pool.device.type == "cpu" and gram_fits(pool, len(pool))
+    return n_tasks >= _WORTH_COMPILING and is_cheap and is_possible and compiles("_adaptive_numba")
+
+
+def solve_adaptive_tasks(
+    model: AdaptiveModel,
+    pool: Tensor,
+    support_idx: np.ndarray,
+    labels: np.ndarray,
+    query_idx: np.ndarray,
+    n_classes: int,
+    *,
+    share: float | None = None,
+    max_iter: int,
+    center="task",
+    normalize: bool = True,
+) -> IndexedAnswers:
+    """Solve many tasks of one shape; parameters as those of `solve_oslo_tasks` and `adaptive`.
+
+    Rows that are not to be normalised must be centred on the task or its support.
+    """
+    from ._adaptive_numba import solve_range
+
+    rows = beside(torch.from_numpy(support_idx), torch.from_numpy(query_idx))
+    n_tasks, n_query = query_idx.shape
+    n_center = 0
+    if isinstance(center, str):
+        n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
+    elif center is not None:
+        pool = around(pool, center, normalize)
+    shift = n_center > 0
+    gram, rows = task_gram(pool, rows, used_rows(pool, rows), shift=shift, whole=False)
+    ordered, place = ascending(rows.numpy())
+    answers = IndexedAnswers(
+        np.zeros((n_tasks, n_query), np.int64),
+        np.zeros((n_tasks, n_query), gram.numpy().dtype),
+        np.empty(n_tasks, bool),
+    )
+    search = (
+        max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.SHARPNESS, adaptive.SHORTFALL,
+        np.array(adaptive.LEVELS), adaptive.ROUNDS, adaptive.START, adaptive.SWEEPS,
+        adaptive.FIRST_SWEEPS,
+    )  # fmt: skip
+    oslo = (tuple(adaptive.OSLO_MODEL[:2]), adaptive.OSLO_STEPS, adaptive.LABEL_WEIGHT)
+    shared = (
+        gram.numpy(), ordered, place, np.ascontiguousarray(labels, np.int64), n_classes, n_center,
+        np.array(floors(gram.dtype)), bool(normalize),
+        np.array(adaptive.SHARES if share is None else [share]), share is not None,
+        tuple(model), search, oslo,
+    )  # fmt: skip
+    with one_blas_thread():
+        share_out_tasks(lambda *part: solve_range(*shared, *part, *answers), n_tasks)
+    return answers

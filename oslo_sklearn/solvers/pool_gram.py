@@ -1,0 +1,143 @@
+"""Tasks as index sets into one pool: its Gram matrix, and threads that share tasks out."""
+
+from __future__ import annotations
+
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+from .geometry import center_rows, unit_rows
+
+_MAX_GRAM_BYTES = 2**30
+_TILE = 192  # rows of the Gram matrix, made at once
+_TASKS_PER_CALL = 32  # small enough for threads to end together
+_ONE_LIMIT_AT_A_TIME = Lock()
+
+
+def as_tensor(array: np.ndarray | Tensor) -> Tensor:
+    """A tensor that shares the array's memory, unless it is read-only."""
+    if isinstance(array, Tensor):
+        return array.detach()
+    # torch warns about read-only memory, which it has no type for.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def beside(a: Tensor, b: Tensor) -> Tensor:
+    """Columns of both; by NumPy, since torch wakes its threads for it, which takes milliseconds."""
+    joined = np.concatenate([a.cpu().numpy(), b.cpu().numpy()], 1)
+    return torch.from_numpy(joined).to(a.device)
+
+
+def around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
+    """The pool around a given point: rows that are rounding noise become zero."""
+    pool, noise = center_rows(pool[None], center[None])
+    if normalize:
+        pool.mul_((pool.abs() > noise).any(-1, keepdim=True))
+    return pool[0]
+
+
+def used_rows(pool: Tensor, rows: Tensor) -> Tensor:
+    """Rows of the pool that are in a task, ascending."""
+    is_used = np.zeros(len(pool), dtype=bool)
+    is_used[rows.cpu().numpy()] = True
+    return torch.from_numpy(np.flatnonzero(is_used)).to(pool.device)
+
+
+def gram_fits(pool: Tensor, n_used: int) -> bool:
+    """Whether the Gram matrix of so many rows may be kept in memory."""
+    return n_used**2 * pool.element_size() <= _MAX_GRAM_BYTES
+
+
+def task_gram(
+    pool: Tensor, rows: Tensor, used: Tensor, *, shift: bool, whole: bool
+) -> tuple[Tensor, Tensor]:
+    """Gram matrix of the `used` rows alone, and the tasks' rows as places in it; see `gram`."""
+    place = torch.empty(len(pool), dtype=torch.int64, device=pool.device)
+    place[used] = torch.arange(len(used), device=pool.device)
+    return gram(pool if len(used) == len(pool) else pool[used], shift, whole), place[rows]
+
+
+def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each task's rows in rising order, and where its row i is found among them."""
+    order = np.argsort(rows, axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(rows.shape[1])[None], 1)
+    return np.take_along_axis(rows, order, 1), place
+
+
+def gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
+    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
+
+    The latter keeps what centring takes away small, and entries of at most 1 what is squared.
+    Unless the matrix must be `whole`, its upper triangle may be left empty.
+    """
+    if shift:
+        pool = pool - pool.mean(0)
+        lowest, highest = pool.aminmax()
+        largest = torch.maximum(-lowest, highest)
+        pool /= torch.where(largest > 0, largest, 1.0)
+    else:
+        pool = unit_rows(pool)
+    if pool.device.type != "cpu":
+        return pool @ pool.mT
+    products = lower_products(pool.numpy())
+    for last in range(_TILE, len(products) if whole else 0, _TILE):
+        products[last - _TILE : last, last:] = products[last:, last - _TILE : last].T
+    return torch.from_numpy(products)
+
+
+def lower_products(rows: np.ndarray) -> np.ndarray:
+    """``rows @ rows.T``, of which the lower triangle is made and some entries above it.
+
+    By NumPy's BLAS on this module's threads: torch's is slower by half on some processors, and
+    threads of the BLAS's own keep waiting for more to do while tasks are solved.
+    """
+    products = np.empty((len(rows), len(rows)), rows.dtype)
+
+    def multiply(first):
+        last = first + _TILE
+        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
+
+    with one_blas_thread():
+        _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
+    return products
+
+
+@contextmanager
+def one_blas_thread():
+    """Keep the BLAS to the thread that calls it."""
+    # The limit is the whole process's: of two that overlap, the later would restore the earlier.
+    with _ONE_LIMIT_AT_A_TIME, _loaded_libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _loaded_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # to look for them takes milliseconds
+
+
+def share_out_tasks(solve_range, n_tasks: int) -> None:
+    """Call ``solve_range(first, last)`` for parts of the tasks, on as many threads as torch has."""
+    firsts = range(0, n_tasks, _TASKS_PER_CALL)
+    _run_threads(lambda i: solve_range(i, min(i + _TASKS_PER_CALL, n_tasks)), firsts)
+
+
+def _run_threads(work, parts) -> None:
+    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(parts)))) as threads:
+        list(threads.map(work, parts))
+
+
+def compiles(module: str) -> bool:
+    """Whether a module of compiled loops can be had."""
+    try:
+        importlib.import_module(f"{__package__}.{module}")
+    except (ImportError, RuntimeError):  # numba is not installed, or has nowhere to keep its code
+        return False
+    return True
