@@ -65,8 +65,10 @@ def decide_threshold(
     """
     if isinstance(threshold, numbers.Real):
         return np.float64(threshold)
-    # Rows that are alike get scores that differ by float32's rounding, not more.
-    if np.ptp(scores) <= 8 * np.finfo(np.float32).eps * np.abs(scores).max():
+    # Rows that are alike get scores that differ by float32's rounding, not more; where zero
+    # decides, scores are logits, differences of numbers of size 1 or more.
+    size = max(np.abs(scores).max(), 1.0 if zero_decides else 0.0)
+    if np.ptp(scores) <= 8 * np.finfo(np.float32).eps * size:
         return np.float64(np.inf)
     if contamination is not None:
         return np.float64(contamination_threshold(scores, contamination, counts))

@@ -184,6 +184,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             "weights": solved.weights,
             "intercepts": solved.intercepts,
             "label_weights": solved.label_weights,
+            "label_intercepts": solved.label_intercepts,
             "share": solved.share[:, None],
         }
         return Solution(state, prototypes=solved.label_weights, objective=solved.objective)
@@ -194,7 +195,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         weights = torch.cat([state["weights"], state["label_weights"]], 1)
         products = product(rows, weights.mT)
         logits = products[..., :n_entries] + intercepts
-        of_labels = products[..., n_entries:] + intercepts[..., :-1]
+        of_labels = products[..., n_entries:] + state["label_intercepts"][:, None]
         score = logits[..., -1] - torch.logsumexp(logits[..., :-1], -1)
         return Answer(
             torch.softmax(of_labels, -1),

@@ -129,7 +129,7 @@ def _relative_entropy(q, means):
 
 
 @_compiled
-def _storey_share(cosines, levels, n_rounds):
+def _storey_share(cosines, levels, n_rounds, first_guess):
     """As `adaptive.storey_share`, of cosines (K, n)."""
     n_classes, n = cosines.shape
     if n_classes == 1:
@@ -154,8 +154,8 @@ def _storey_share(cosines, levels, n_rounds):
     mean = 0.0
     weights, is_high = np.empty(n), np.empty(n, np.bool_)
     for level in levels:
-        weights.fill(0.5)
-        share, size = 0.0, n * (n_classes - 1) + n / 2
+        weights.fill(first_guess)
+        share, size = 0.0, n * (n_classes - 1) + n * first_guess
         for _ in range(n_rounds):
             below, n_high = 0.0, 0
             for i in range(n):
@@ -187,8 +187,8 @@ def _believe(entropies, floor, shares, sharpness, shortfall, belief):
 
 
 @_compiled
-def _oslo_cosines(cosines, labels, starts, lambdas, n_steps):
-    """Cosines (K, R) to the prototypes that OSLO's steps end at; the shortest one's length."""
+def _oslo(cosines, labels, starts, lambdas, n_steps):
+    """Cosines (K, R) to the prototypes OSLO ends at, its scores, and the shortest one's length."""
     n_classes, n_rows = starts.shape
     n_support = labels.size
     query = np.arange(n_support, n_rows)
@@ -207,7 +207,7 @@ def _oslo_cosines(cosines, labels, starts, lambdas, n_steps):
             cosines, True, weights, n_rows, ones, True, ones, scaled, scaled, log_p
         )
         shortest = min(shortest, length)
-    return log_p, shortest
+    return log_p, -logit_xi, shortest
 
 
 @_compiled
@@ -228,9 +228,9 @@ def _starts(cosines, labels, n_classes, lengths, place):
 
 @_compiled
 def _fit(cosines, labels, starts, shares, is_given, model, search):
-    """Logits (K + 1, n) of the query, averaged over the belief in each share."""
+    """Logits (K + 1, n) of the query and their entropy, averaged over the belief in each share."""
     ridge, temperature, gamma, support_weight, rho = model
-    (n_steps, n_to_judge, sharpness, shortfall, levels, n_rounds, start, n_sweeps, n_first) = search
+    n_steps, n_to_judge, (sharpness, shortfall), of_storey, start, n_sweeps, n_first = search
     dtype = cosines.dtype
     n_classes, n_rows = starts.shape
     n_entries, n_shares, n_support = n_classes + 1, len(shares), labels.size
@@ -278,11 +278,12 @@ def _fit(cosines, labels, starts, shares, is_given, model, search):
                 for i in range(n_query):
                     targets[g, e, n_support + i] = q[e, i] - shift
     if not is_given:
-        floor = _storey_share(prior[:n_classes], levels, n_rounds)
+        floor = _storey_share(prior[:n_classes], *of_storey)
         _believe(entropies, floor, shares, sharpness, shortfall, belief)
     average = np.zeros((n_entries, n_rows), dtype)
-    of_entries = np.zeros(n_entries)
+    of_entries, entropy = np.zeros(n_entries), 0.0
     for g in range(n_shares):
+        entropy += belief[g] * entropies[g]
         weight = dtype.type(belief[g])
         for e in range(n_entries):
             of_entries[e] += belief[g] * intercepts[g, e]
@@ -293,7 +294,7 @@ def _fit(cosines, labels, starts, shares, is_given, model, search):
         for i in range(n_query):
             fit = answer[e, n_support + i] / dtype.type(temperature)
             logits[e, i] = fit + dtype.type(gamma) * prior[e, i] + of_entries[e]
-    return logits
+    return logits, entropy
 
 
 @_compiled
@@ -311,7 +312,7 @@ def solve_range(
     block = np.empty((n_rows, n_rows), gram.dtype)
     cosines = np.empty((n_rows, n_rows), gram.dtype)
     lengths, scale = np.empty(n_rows, gram.dtype), np.empty(n_rows, gram.dtype)
-    lambdas, n_steps, label_weight = oslo
+    lambdas, n_steps, label_weight, (full, none) = oslo
     for task in range(first, last):
         at = place[task]
         is_sound = _cosines(
@@ -320,15 +321,19 @@ def solve_range(
         if normalize:
             lengths.fill(1)
         starts, length = _starts(cosines, labels[task], n_classes, lengths, at)
-        ends, shortest = _oslo_cosines(cosines, labels[task], starts, lambdas, n_steps)
+        ends, plain_scores, shortest = _oslo(cosines, labels[task], starts, lambdas, n_steps)
         sound[task] = is_sound and min(length, shortest) > floors[1]
         if not sound[task]:
             continue
-        logits = _fit(cosines, labels[task], starts, shares, is_given, model, search)
+        if n_classes == 1 and not is_given:
+            codes[task], scores[task] = 0, plain_scores
+            continue
+        logits, entropy = _fit(cosines, labels[task], starts, shares, is_given, model, search)
+        trust = min(max((none - entropy) / (none - full), 0.0), 1.0)
         for i in range(n_rows - n_support):
             best, highest, largest = 0, -np.inf, -np.inf
             for k in range(n_classes):
-                of_label = logits[k, i] + label_weight * ends[k, n_support + i]
+                of_label = trust * logits[k, i] + label_weight * ends[k, n_support + i]
                 if of_label > highest:
                     best, highest = k, of_label
                 largest = max(largest, logits[k, i])

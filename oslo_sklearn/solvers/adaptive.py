@@ -33,7 +33,7 @@ from .geometry import one_hot, product
 from .oslo import OSLOModel, solve_oslo
 
 # Shares of outliers that are tried where the share is not given.
-SHARES = (0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+SHARES = (0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.725, 0.8, 0.9, 0.97)
 # A wrong share bends the classes to it if it is given time: shares are judged after these steps.
 STEPS_TO_JUDGE = 5
 SHARPNESS = 23.0  # of the belief in a share, in units of relative entropy
@@ -44,7 +44,11 @@ START = 10.0  # assignments start at the softmax of as many times the cosines
 SWEEPS = 2  # per step, to meet the shares; each step starts where the last one ended
 FIRST_SWEEPS = 10
 _TINY = 1e-30
+LEAST_SHARE = 1e-6  # that can be held in single precision
 LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
+# Relative entropy up to which labels are read from the logits in full, and from which not at all.
+TRUST = (0.5, 0.8)
+_USUAL_CLASSES = 5  # with more of them entropies tell more, and best cosines less
 OSLO_MODEL = OSLOModel(0.1, 0.05, "cosine", True)
 OSLO_STEPS = 2
 
@@ -65,6 +69,7 @@ class AdaptiveSolution(NamedTuple):
     weights: Tensor  # (B, K + 1, d), the last for "none of the classes"
     intercepts: Tensor  # (B, K + 1)
     label_weights: Tensor  # (B, K, d), for the logits that labels are read from
+    label_intercepts: Tensor  # (B, K)
     share: Tensor  # (B,), of outliers in the query
     objective: Tensor  # (B, T), after each step
 
@@ -162,20 +167,26 @@ def solve_adaptive(
     membership = one_hot(labels, n_classes, support.dtype)
     shares = support.new_tensor(SHARES if share is None else [share])
     fit = _Fit(model, support, membership, query, starts, shares)
-    objective, belief = [], shares.new_ones(len(query), len(shares))
+    objective = []
     for step in range(1, max_iter + 1):
         objective.append(fit.step())
-        if share is None and step == min(max_iter, STEPS_TO_JUDGE):
-            floor = storey_share(product(query, starts.mT))
-            belief = share_belief(fit.relative_entropy(), floor, shares)
+        if step == min(max_iter, STEPS_TO_JUDGE):
+            entropy = fit.relative_entropy()
+    belief = share_belief(entropy, storey_share(fit.cosines), shares, n_classes)
     weights, intercepts = fit.average(belief)
     oslo = solve_oslo(
         OSLO_MODEL, support, labels, query, n_classes, max_iter=OSLO_STEPS, start=starts
     )
+    if n_classes == 1 and share is None:
+        # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
+        weights = F.pad(oslo.path[:, -2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
+        intercepts = torch.zeros_like(intercepts)
+    trust = label_trust((belief * entropy).sum(-1))[:, None]
     return AdaptiveSolution(
         weights,
         intercepts,
-        weights[:, :-1] + LABEL_WEIGHT * oslo.path[:, -1],
+        trust[..., None] * weights[:, :-1] + LABEL_WEIGHT * oslo.path[:, -1],
+        trust * intercepts[:, :-1],
         (belief * shares).sum(-1),
         (torch.stack(objective, -1) * belief[..., None]).sum(-2),
     )
@@ -197,13 +208,15 @@ class _Fit:
         self._omega = omega[:, None]
         self._smooth = Smoother((support, query), omega, model.ridge)
         self._starts = starts
+        shares = shares.clamp(LEAST_SHARE, 1 - LEAST_SHARE)
         self._log_odds = torch.logit(shares)
         self._shares = shares
         known = ((1 - shares) / n_classes).expand(n_classes, -1)
         prescribed = torch.cat([known, shares[None]])  # (K + 1, G)
         labels = F.pad(membership, (0, 1)).mT[:, :, None]  # (B, K + 1, 1, s)
         self._mean = (labels.sum(-1) + self._n_query * prescribed) / n_rows
-        cosines = F.pad(product(starts, query.mT), (0, 0, 0, 1))[:, :, None]
+        self.cosines = product(starts, query.mT)  # (B, K, n)
+        cosines = F.pad(self.cosines, (0, 0, 0, 1))[:, :, None]
         self._prior = model.prior_weight * cosines
         self._intercepts = query.new_zeros(n_tasks, n_classes + 1, len(shares))
         self._targets = query.new_empty(*self._intercepts.shape, n_rows)
@@ -279,18 +292,31 @@ class _Fit:
         return weights, (self._intercepts * belief[:, None]).sum(2)
 
 
-def share_belief(relative_entropy: Tensor, floor: Tensor, shares: Tensor) -> Tensor:
+def share_belief(relative_entropy: Tensor, floor: Tensor, shares: Tensor, n_classes) -> Tensor:
     """Belief in each share ``(B, G)``.
 
     At the true share the query parts most sharply, for what its shares allow; and a share well
     below the one that the cosines ask for, ``floor`` (B,), is not believed.
     """
+    sharpness, penalty = belief_weights(n_classes)
     shortfall = (floor[..., None] - shares).clamp_min(0)
-    return torch.softmax(-SHARPNESS * relative_entropy - SHORTFALL * shortfall.square(), -1)
+    return torch.softmax(-sharpness * relative_entropy - penalty * shortfall.square(), -1)
+
+
+def belief_weights(n_classes: int) -> tuple[float, float]:
+    """Weights of the relative entropy and of the squared shortfall in the belief."""
+    excess = max(1.0, n_classes / _USUAL_CLASSES)
+    return SHARPNESS * excess, SHORTFALL / excess
+
+
+def label_trust(relative_entropy: Tensor) -> Tensor:
+    """How far labels follow the logits: not at all where the query hardly parts."""
+    full, none = TRUST
+    return ((none - relative_entropy) / (none - full)).clamp(0, 1)
 
 
 def storey_share(cosines: Tensor) -> Tensor:
-    """Share of rows whose best cosine is no better than chance: ``(B, n, K)`` to ``(B,)``.
+    """Share of rows whose best cosine is no better than chance: ``(B, K, n)`` to ``(B,)``.
 
     The cosines of rows to the classes they are not closest to are a sample of what an outlier
     sees. The probability that K of these exceed a row's best cosine is uniform for outliers and
@@ -298,15 +324,15 @@ def storey_share(cosines: Tensor) -> Tensor:
     (Storey, 2002), averaged over a few levels. The best cosines enter the sample, too, as far as
     their rows are outliers, so the estimate is repeated.
     """
-    n, n_classes = cosines.shape[-2:]
+    n_classes, n = cosines.shape[-2:]
     if n_classes == 1:
         return cosines.new_zeros(len(cosines))
-    best, nearest = cosines.max(-1)
-    others = cosines.scatter(-1, nearest[..., None], torch.inf).flatten(1).sort(-1).values
+    best, nearest = cosines.max(-2)
+    others = cosines.scatter(-2, nearest[..., None, :], torch.inf).flatten(1).sort(-1).values
     best = best.sort(-1).values
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
     levels = cosines.new_tensor(LEVELS)[:, None]
-    weights = cosines.new_full((len(cosines), len(LEVELS), n), 0.5)
+    weights = cosines.new_full((len(cosines), len(LEVELS), n), first_guess(n_classes))
     for _ in range(ROUNDS):
         below = n_others_below + weights.cumsum(-1) - weights
         p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1, keepdim=True))) ** n_classes
@@ -315,6 +341,11 @@ def storey_share(cosines: Tensor) -> Tensor:
         n_low = (n - is_high.sum(-1, keepdim=True)).clamp_min(1)
         weights = is_high + (1 - is_high) * (share * levels * n / n_low).clamp_max(1)
     return share.mean((-2, -1))
+
+
+def first_guess(n_classes: int) -> float:
+    """Share that `storey_share` starts from; best cosines must not outweigh those of few others."""
+    return min(0.5, n_classes / 10)
 
 
 def _scale(gram: Tensor, n_rows: int) -> Tensor:

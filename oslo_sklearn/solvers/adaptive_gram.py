@@ -81,16 +81,19 @@ def solve_adaptive_tasks(
         np.empty(n_tasks, bool),
     )
     search = (
-        max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.SHARPNESS, adaptive.SHORTFALL,
-        np.array(adaptive.LEVELS), adaptive.ROUNDS, adaptive.START, adaptive.SWEEPS,
-        adaptive.FIRST_SWEEPS,
+        max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.belief_weights(n_classes),
+        (np.array(adaptive.LEVELS), adaptive.ROUNDS, adaptive.first_guess(n_classes)),
+        adaptive.START, adaptive.SWEEPS, adaptive.FIRST_SWEEPS,
     )  # fmt: skip
-    oslo = (tuple(adaptive.OSLO_MODEL[:2]), adaptive.OSLO_STEPS, adaptive.LABEL_WEIGHT)
+    labels_from = (
+        tuple(adaptive.OSLO_MODEL[:2]), adaptive.OSLO_STEPS, adaptive.LABEL_WEIGHT, adaptive.TRUST
+    )  # fmt: skip
+    shares = np.array(adaptive.SHARES if share is None else [share])
+    shares = shares.clip(adaptive.LEAST_SHARE, 1 - adaptive.LEAST_SHARE)
     shared = (
         gram.numpy(), ordered, place, np.ascontiguousarray(labels, np.int64), n_classes, n_center,
         np.array(floors(gram.dtype)), bool(normalize),
-        np.array(adaptive.SHARES if share is None else [share]), share is not None,
-        tuple(model), search, oslo,
+        shares, share is not None, tuple(model), search, labels_from,
     )  # fmt: skip
     with one_blas_thread():
         share_out_tasks(lambda *part: solve_range(*shared, *part, *answers), n_tasks)

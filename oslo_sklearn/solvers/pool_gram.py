@@ -17,7 +17,7 @@ from .geometry import center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
 _TILE = 192  # rows of the Gram matrix, made at once
-_TASKS_PER_CALL = 32  # small enough for threads to end together
+_MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
 _ONE_LIMIT_AT_A_TIME = Lock()
 
 
@@ -125,8 +125,8 @@ def _loaded_libraries() -> ThreadpoolController:
 
 def share_out_tasks(solve_range, n_tasks: int) -> None:
     """Call ``solve_range(first, last)`` for parts of the tasks, on as many threads as torch has."""
-    firsts = range(0, n_tasks, _TASKS_PER_CALL)
-    _run_threads(lambda i: solve_range(i, min(i + _TASKS_PER_CALL, n_tasks)), firsts)
+    step = min(max(n_tasks // (8 * torch.get_num_threads()), 1), _MOST_PER_CALL)
+    _run_threads(lambda i: solve_range(i, min(i + step, n_tasks)), range(0, n_tasks, step))
 
 
 def _run_threads(work, parts) -> None:

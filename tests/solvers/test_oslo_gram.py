@@ -146,7 +146,7 @@ def test_hard_pools(engine, form, case, center):
 @pytest.mark.parametrize(("engine", "form"), [*RUNS, ("auto", "auto")])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_real_features(real_features, engine, form, n_threads, monkeypatch):
-    monkeypatch.setattr(pool_gram, "_TASKS_PER_CALL", 2)  # several parts, for several threads
+    monkeypatch.setattr(pool_gram, "_MOST_PER_CALL", 2)  # several parts, for several threads
     X, _, split = real_features("cub")
     X = X[split == "novel"][::3]
     tasks = draw_tasks(len(X), n_tasks=5, n_shot=1, n_query=150)
