@@ -37,14 +37,14 @@ def test_batches_agree_with_single_tasks(pool, params):
 
 def test_batches_of_any_size_agree(pool, split, monkeypatch):
     whole = evaluate(OSLO(), *pool, split, progress=False)[METRICS]
-    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 3)
+    monkeypatch.setitem(_solve._MOST_BY_INDEX, OSLO, 3)
     pd.testing.assert_frame_equal(evaluate(OSLO(), *pool, split, progress=False)[METRICS], whole)
     monkeypatch.setattr(_solve, "_BATCH_BYTES", 1)
     pd.testing.assert_frame_equal(evaluate(OSLO(), *pool, split, progress=False)[METRICS], whole)
 
 
 def test_memory_of_a_batch_is_bounded():
-    size = _solve.batch_size(SimpleShot(), torch.empty(0, 1280))
+    size = _solve.batch_size(SimpleShot(), torch.empty(0, 1280), 1000)
     assert 64 <= size(155) <= 2**26 // (155 * 1280 * 4)
     assert size(10**9) == 1
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oslo_sklearn.solvers import adaptive
 from oslo_sklearn.solvers.adaptive import AdaptiveModel, Smoother, solve_adaptive, storey_share
 from oslo_sklearn.solvers.geometry import unit_rows
+from oslo_sklearn.solvers.oslo import solve_oslo
 from oslo_sklearn.solvers.prototype_descent import start_prototypes
 
 MODEL = AdaptiveModel(0.3, 0.2, 4.0, 10.0, 9.0)
@@ -152,10 +153,10 @@ def test_tasks_of_a_batch_are_solved_alone():
 
 def transcribed_share(cosines, level, n_rounds=6):
     """Storey's estimate row by row."""
-    n, n_classes = cosines.shape
-    best = cosines.max(1)
-    others = np.sort(cosines, axis=1)[:, :-1].ravel()
-    weights = np.full(n, 0.5)
+    n_classes, n = cosines.shape
+    best = cosines.max(0)
+    others = np.sort(cosines, axis=0)[:-1].ravel()
+    weights = np.full(n, min(0.5, n_classes / 10))
     for _ in range(n_rounds):
         below = [(others < x).sum() + weights[best < x].sum() for x in best]
         p = 1 - (np.array(below) / (len(others) + weights.sum())) ** n_classes
@@ -171,11 +172,12 @@ def mixture(share, n=600, n_classes=5, seed=0):
     cosines = rng.normal(0, 0.1, size=(n, n_classes))
     n_inliers = n - round(share * n)
     cosines[np.arange(n_inliers), rng.integers(n_classes, size=n_inliers)] += 0.6
-    return cosines
+    return cosines.T.copy()
 
 
-def test_storey_share_is_the_one_written_down():
-    cosines = mixture(0.4, n=80)
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
+def test_storey_share_is_the_one_written_down(n_classes):
+    cosines = mixture(0.4, n=80, n_classes=n_classes)
     expected = np.mean([transcribed_share(cosines, level) for level in adaptive.LEVELS])
     assert float(storey_share(torch.from_numpy(cosines)[None])) == pytest.approx(expected)
 
@@ -189,10 +191,56 @@ def test_storey_share_finds_the_share_of_a_mixture(share):
 def test_belief_prefers_sharp_shares_that_do_not_fall_short():
     shares = torch.tensor([0.2, 0.5, 0.8])
     level = torch.full((1, 3), 0.4)
-    falls_short = adaptive.share_belief(level, torch.tensor([0.8]), shares)[0]
+    falls_short = adaptive.share_belief(level, torch.tensor([0.8]), shares, 5)[0]
     assert falls_short[0] < falls_short[1] < falls_short[2]
     torch.testing.assert_close(
-        adaptive.share_belief(level, torch.tensor([0.1]), shares), torch.full((1, 3), 1 / 3)
+        adaptive.share_belief(level, torch.tensor([0.1]), shares, 5), torch.full((1, 3), 1 / 3)
     )
-    sharpest = adaptive.share_belief(torch.tensor([[0.4, 0.2, 0.4]]), torch.tensor([0.1]), shares)
+    entropy = torch.tensor([[0.4, 0.2, 0.4]])
+    sharpest = adaptive.share_belief(entropy, torch.tensor([0.1]), shares, 5)[0]
     assert sharpest.argmax() == 1
+    assert float(sharpest[1] / sharpest[0]) == pytest.approx(np.exp(0.2 * 23), rel=1e-5)
+
+
+def test_with_many_classes_entropies_tell_more_and_cosines_less():
+    assert adaptive.belief_weights(2) == adaptive.belief_weights(5) == (23.0, 10.0)
+    assert adaptive.belief_weights(20) == (92.0, 2.5)
+
+
+def test_labels_follow_oslo_where_the_query_hardly_parts():
+    trust = adaptive.label_trust(torch.tensor([0.1, 0.5, 0.65, 0.8, 0.95]))
+    torch.testing.assert_close(trust, torch.tensor([1.0, 1.0, 0.5, 0.0, 0.0]))
+    support, labels, query, starts = make_batch()
+    with patch.object(adaptive, "label_trust", lambda entropy: torch.zeros_like(entropy)):
+        solved = solve_adaptive(MODEL, support, labels, query, starts, max_iter=4)
+    oslo = solve_oslo(adaptive.OSLO_MODEL, support, labels, query, 3, max_iter=2, start=starts)
+    torch.testing.assert_close(solved.label_weights, 5 * oslo.path[:, -1])
+    assert not solved.label_intercepts.any()
+
+
+def test_labels_are_read_with_oslos_prototypes():
+    support, labels, query, starts = make_batch()
+    solved = solve_adaptive(MODEL, support, labels, query, starts, max_iter=4)
+    oslo = solve_oslo(adaptive.OSLO_MODEL, support, labels, query, 3, max_iter=2, start=starts)
+    expected = solved.weights[:, :-1] + 5 * oslo.path[:, -1]  # these tasks part sharply
+    torch.testing.assert_close(solved.label_weights, expected)
+    torch.testing.assert_close(solved.label_intercepts, solved.intercepts[:, :-1])
+
+
+def test_one_class_is_scored_by_oslo():
+    support, labels, query, starts = make_batch(n_way=1)
+    solved = solve_adaptive(MODEL, support, labels, query, starts, max_iter=4)
+    oslo = solve_oslo(adaptive.OSLO_MODEL, support, labels, query, 1, max_iter=2, start=starts)
+    logits = query @ solved.weights.mT + solved.intercepts[:, None]
+    torch.testing.assert_close(logits[..., 1] - logits[..., 0], -oslo.logit_xi)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_shares_are_judged_after_the_steps_named(step):
+    """Entropies of that step decide, however many follow."""
+    batch = make_batch(spread=1.2)
+    with patch.object(adaptive, "STEPS_TO_JUDGE", step):
+        found = solve_adaptive(MODEL, *batch, max_iter=step + 4).share
+        torch.testing.assert_close(found, solve_adaptive(MODEL, *batch, max_iter=step).share)
+    later = solve_adaptive(MODEL, *batch, max_iter=step + 4).share
+    assert (found - later).abs().max() > 1e-3
