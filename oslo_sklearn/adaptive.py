@@ -35,16 +35,17 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         + \sum_{i \in Q} \Big[ \gamma \sum_k q_{ik} \cos(x_i, \mu_k) + H(q_i) \Big]
         - n \rho (1 - b) \, \mathrm{KL}\big(\pi \,\|\, \tfrac1K\big)
 
-    where :math:`d_i = q_i - \bar q` with the mean that the shares prescribe, :math:`q_i` is the
-    label on the support, M is the second moment of the task's rows (scaled so that
-    :math:`x^\top M x` is 1 on average), :math:`\mu_k` the support's prototypes and :math:`\pi` the
-    classes' shares of the inliers; the mean of :math:`q_{i,K+1}` is held at b. A step solves for V,
-    then for q, each exactly given the other.
+    where :math:`d_i = q_i - \bar q` with the mean over all rows that the labels and the shares
+    prescribe, :math:`q_i` is the label on the support, M is the second moment of the task's rows
+    (scaled so that :math:`x^\top M x` is 1 on average; V lies in its range, on which it has an
+    inverse), :math:`\mu_k` the support's prototypes, :math:`\pi` the classes' shares of the
+    inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step solves
+    for V exactly, then for q, whose intercepts take two Newton steps a time.
 
-    With ``outlier_share="auto"`` this is done for nine shares. A share is believed the more, the
-    smaller the entropy of the assignments is relative to that of their mean, and the less, the
-    further it falls short of the share of rows whose best cosine is no better than chance; the
-    logits are averaged over this belief.
+    With ``outlier_share="auto"`` this is done for ten shares. After five steps a share is believed
+    the more, the smaller the entropy of the assignments is relative to that of their mean, and the
+    less, the further it falls short of the share of rows whose best cosine is no better than chance;
+    the logits are averaged over this belief.
 
     Parameters
     ----------
@@ -74,18 +75,23 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         A row's closed-set logits are its products with these, up to an intercept.
     objective_ : ndarray of shape (max_iter,)
         The objective after each step, averaged over the belief. It may dip by a fraction of a row
-        in the first steps, while the intercepts that hold the shares are still being found.
+        while the intercepts that hold the shares are still being found.
     inlierness_ : ndarray of shape (n_query,)
         Probability of belonging to a class; the score is minus its logit.
 
     Notes
     -----
     Labels are read from the classes' logits plus five times the cosines to the prototypes that
-    two steps of `OSLO` end at, which is safer with one shot per class.
+    two steps of `OSLO` end at, which is safer with one shot per class; and from the latter alone
+    where the query hardly parts into classes (a relative entropy of 0.8 or more), as it does with
+    weak features.
 
-    The estimated share is pulled towards the middle where a query is small, where few of its rows
-    are inliers, or where features are weak: then the belief is wide, and so the answers are
-    averaged over many shares. :doc:`The search </adaptive>` shows what this costs.
+    How many rows belong to a single class cannot be told from the query: with one class and
+    ``outlier_share="auto"``, the scores are OSLO's.
+
+    The estimated share is pulled upwards where features are weak: a row that is no closer to a
+    class than chance would have it counts as an outlier. :doc:`The search </adaptive>` shows what
+    this costs, and for how many classes it was tried.
 
     References
     ----------

@@ -17,7 +17,8 @@ cheap and noise is dear. :math:`\mu` are the support's prototypes, :math:`\pi` t
 of the inliers. The mean of :math:`q_{i,K+1}` is held at b.
 
 One step solves for V given q (a ridge regression, with one factorisation for all steps), then for q
-given V (a softmax, with the intercepts that meet the shares). Both are exact maximisers.
+given V (a softmax, with the intercepts that meet the shares; `SWEEPS` sets how nearly). Both are
+maximisers.
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ class _Fit:
         self._targets = query.new_empty(*self._intercepts.shape, n_rows)
         self._targets[..., :n_support] = labels - self._mean[..., None]
         self._assign(self._share_out(START * cosines, FIRST_SWEEPS))
-        self._intercepts.zero_()
+        self._intercepts.zero_()  # those of the start belong to other logits
         self._n_steps = 0
 
     def step(self) -> Tensor:
@@ -248,17 +249,16 @@ class _Fit:
         rho = self.model.balance
         for _ in range(n_sweeps):
             q = torch.softmax(logits + self._intercepts[..., None], 1)
-            means = q.mean(-1)
-            slopes = means - q.square_().mean(-1)
-            known, outlier = means[:, :-1], means[:, -1]
-            n_known = known.sum(1)
-            curvature = (slopes[:, :-1] / known.clamp_min(_TINY)).clamp_min(0.25)
-            shares = _log(known) - _log(n_known)[:, None] + math.log(known.shape[1])
-            pull = (self._intercepts[:, :-1] + rho * shares) / (1 + rho * curvature)
-            self._intercepts[:, :-1] -= pull
-            slope = (slopes[:, -1] / (outlier * n_known).clamp_min(_TINY)).clamp_min(0.25)
-            gap = self._log_odds - _log(outlier) + _log(n_known)
-            self._intercepts[:, -1] += gap / slope
+            totals = q.sum(-1)
+            slopes = (totals - q.square_().sum(-1)) / totals.clamp_min(_TINY)
+            n_known = totals[:, :-1].sum(1)
+            logs, log_known = _log(totals), _log(n_known)
+            shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
+            pull = self._intercepts[:, :-1] + rho * shares
+            self._intercepts[:, :-1] -= pull / (1 + rho * slopes[:, :-1].clamp_min(0.25))
+            slope = slopes[:, -1] / (n_known / self._n_query).clamp_min(_TINY)
+            gap = self._log_odds - logs[:, -1] + log_known
+            self._intercepts[:, -1] += gap / slope.clamp_min(0.25)
         return torch.log_softmax(logits + self._intercepts[..., None], 1)
 
     def _assign(self, log_q: Tensor) -> None:

@@ -184,7 +184,7 @@ def methods(what, name, share):
         changes = changes | {"free classes": VARIANTS["free classes"]}
     for label, changed in changes.items():
         yield label, *with_changes(changed)
-    if what != "settings":
+    if what in ("cells", "search"):
         for label, estimator in known_share(share).items():
             yield label, estimator, patch.dict(vars(adaptive))
     if name == "no outliers":
