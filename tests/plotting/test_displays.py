@@ -11,18 +11,10 @@ matplotlib.use("agg")
 import processes
 from helpers import make_task
 from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot, StrongBaseline, plotting
 from oslo_sklearn.metrics import auroc, oscr
 from oslo_sklearn.plotting import _style
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """t-SNE of so few rows mostly waits for its other threads."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture(autouse=True)
