@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot, evaluate, make_open_set_scorer
 
 pytest.importorskip("distributed")
+import dask
 from dask_helpers import MarkingShot, kill_at, lazy_rows, pids
 from distributed import Client, LocalCluster
 
@@ -25,9 +26,12 @@ SUPPORT, LABELS = DIRECTIONS[:5].astype(np.float32), np.arange(5)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as cluster:
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    # Workers, and those in the place of a killed one, need not import everything anew.
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+    ):
         yield cluster
 
 

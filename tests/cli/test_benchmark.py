@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
-import subprocess
 import sys
 import time
 
 import numpy as np
 import pandas as pd
+import processes
 import pytest
 
 from oslo_sklearn.cli import benchmark
@@ -112,15 +111,15 @@ def test_killed_and_run_again_it_writes_the_same_csv(features, tmp_path):
     words += ["--methods", "COPOD", "PROSER", "OSLO", "--out"]
     run(*words, tmp_path / "whole")
     journal = tmp_path / "killed" / "cache" / "table_shots-1.csv"
-    command = [sys.executable, "-c", HARNESS, *map(str, words), tmp_path / "killed"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:
-            if journal.exists() and journal.read_bytes().count(b"\n") > 2:
-                break
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    process = processes.start(HARNESS, *words, tmp_path / "killed", output=tmp_path / "out")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.is_alive():
+        if journal.exists() and journal.read_bytes().count(b"\n") > 2:
+            break
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, (tmp_path / "out").read_text()
     assert 2 < journal.read_bytes().count(b"\n") < 91
     assert not (tmp_path / "killed" / "table.csv").exists()
     run(*words, tmp_path / "killed")

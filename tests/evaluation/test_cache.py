@@ -205,7 +205,7 @@ KILLED = """
     from oslo_sklearn.evaluation import _solve, evaluate
 
     torch.set_num_threads(1)
-    _solve._MOST_TASKS, _solve._MOST_BY_INDEX, _solve._BLOCK_SECONDS = 5, 5, 0.002
+    _solve._MOST_TASKS, _solve._MOST_BY_INDEX[OSLO], _solve._BLOCK_SECONDS = 5, 5, 0.002
     path, pool = sys.argv[1], np.load(sys.argv[2])
     split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
     methods = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
@@ -249,7 +249,7 @@ KILLED = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 5)
+    monkeypatch.setitem(_solve._MOST_BY_INDEX, OSLO, 5)
     X, y = pool
     np.savez(tmp_path / "pool.npz", X=X, y=y)
     path = tmp_path / f"results{suffix}"

@@ -30,6 +30,13 @@ def extractor(model_name=TINY, **params):
     return TimmFeatureExtractor(model_name, **{"weights": None, "device": "cpu", **params})
 
 
+def cut_image(path):
+    """A file that opens, but ends in the middle of its pixels."""
+    Image.fromarray(PIXELS[0]).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
 @pytest.fixture
 def paths(tmp_path):
     folder = tmp_path / "images"
@@ -80,6 +87,7 @@ def test_all_kinds_of_input_agree(paths, expected):
 def test_worker_processes_agree_and_leave(paths, tmp_path):
     """Also in a script without a __main__ guard, under a changed limit of pixels."""
     Image.new("RGB", (400, 400)).save(tmp_path / "large.png")
+    cut_image(tmp_path / "cut.jpg")
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\n"
@@ -93,8 +101,11 @@ def test_worker_processes_agree_and_leave(paths, tmp_path):
         "options = dict(weights=None, device='cpu', on_error='skip', batch_size=2)\n"
         f"make = lambda n: TimmFeatureExtractor({TINY!r}, num_workers=n, **options)\n"
         "workers, thread = make(2), make(0)\n"
-        "assert np.array_equal(workers.transform(sys.argv[1:]), thread.transform(sys.argv[1:]))\n"
-        "assert [failure.index for failure in workers.failed_] == [0], workers.failed_\n"
+        "large, cut, *paths = sys.argv[1:]\n"
+        "images = [large, Image.open(cut), *paths]\n"
+        "assert np.array_equal(workers.transform(images), thread.transform(images))\n"
+        "failed = [(failure.index, failure.path) for failure in workers.failed_]\n"
+        "assert failed == [(0, large), (1, None)], workers.failed_\n"
         "assert workers.failed_ == thread.failed_\n"
         "for children in Path('/proc/self/task').glob('*/children'):\n"
         "    for child in children.read_text().split():\n"
@@ -103,7 +114,7 @@ def test_worker_processes_agree_and_leave(paths, tmp_path):
         "print('done')\n"
     )
     command = [sys.executable, "-W", "ignore::UserWarning", str(script)]
-    command += [str(tmp_path / "large.png"), *paths]
+    command += [str(tmp_path / "large.png"), str(tmp_path / "cut.jpg"), *paths]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout == "done\n", done.stderr
 
@@ -235,14 +246,14 @@ def test_bad_file_is_named_by_the_error(paths, tmp_path):
             extractor().transform([paths[0], str(path)])
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_bad_image_in_memory_is_named_by_its_index(paths, tmp_path, num_workers):
-    (tmp_path / "cut.jpg").write_bytes(b"")
-    Image.fromarray(PIXELS[0]).save(tmp_path / "cut.jpg")
-    data = (tmp_path / "cut.jpg").read_bytes()
-    (tmp_path / "cut.jpg").write_bytes(data[: len(data) // 2])
-    with Image.open(tmp_path / "cut.jpg") as lazy, pytest.raises(ValueError, match=r"'X\[1\]'"):
-        extractor(num_workers=num_workers).transform([paths[0], lazy])
+# With workers, an image before the bad one would have one started, which takes seconds: that
+# they name any index is checked in test_worker_processes_agree_and_leave.
+@pytest.mark.parametrize(("num_workers", "n_before"), [(0, 1), (1, 0)])
+def test_bad_image_in_memory_is_named_by_its_index(paths, tmp_path, num_workers, n_before):
+    cut_image(tmp_path / "cut.jpg")
+    message = rf"'X\[{n_before}\]'"
+    with Image.open(tmp_path / "cut.jpg") as lazy, pytest.raises(ValueError, match=message):
+        extractor(num_workers=num_workers).transform([*paths[:n_before], lazy])
 
 
 def test_images_that_cannot_be_resized_are_named(paths):

@@ -1,11 +1,10 @@
 """SIGKILL during extraction, then a rerun: nothing is lost beyond the last batch."""
 
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
+import processes
 import pytest
 from PIL import Image
 
@@ -42,11 +41,6 @@ np.save(os.path.join(work, "whole.npy"), extract(None))
 """
 
 
-def run(folder, work, delay):
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(folder), str(work), str(delay)]
-    return subprocess.Popen(command)
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 def test_killed_extraction_resumes_bit_for_bit(tmp_path):
     folder, work = tmp_path / "images", tmp_path / "work"
@@ -59,19 +53,19 @@ def test_killed_extraction_resumes_bit_for_bit(tmp_path):
     # A bad file early on must not shift the batches of the rerun.
     (folder / "01.png").write_bytes(b"broken")
 
-    process = run(folder, work, delay=0.2)
+    process = processes.start(SCRIPT, folder, work, 0.2, output=tmp_path / "out")
     log = work / "log"
     deadline = time.monotonic() + 300
     while not log.exists() or len(log.read_text().split()) < 5:
-        assert process.poll() is None
+        assert process.is_alive(), (tmp_path / "out").read_text()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     started = sum(map(int, log.read_text().split()))
     assert BATCH_SIZE * 4 < started < N_IMAGES - 1
 
-    assert run(folder, work, delay=0).wait(timeout=300) == 0
+    processes.run(SCRIPT, folder, work, 0, output=tmp_path / "out")
     counts = [int(line) for line in log.read_text().split()]
     without_cache = -(-(N_IMAGES - 1) // BATCH_SIZE)
     computed_with_cache = sum(counts[:-without_cache])

@@ -1,9 +1,9 @@
 """Weights from everywhere but the network."""
 
-import subprocess
 import sys
 
 import numpy as np
+import processes
 import pytest
 import timm
 import torch
@@ -216,7 +216,7 @@ def test_fingerprint_covers_model_weights_and_preprocessing():
     assert base.fingerprint != other.fingerprint
 
 
-def test_missing_timm_names_the_extra():
+def test_missing_timm_names_the_extra(tmp_path):
     code = (
         "import sys; sys.modules['timm'] = None\n"
         "from oslo_sklearn.features import TimmFeatureExtractor\n"
@@ -224,5 +224,4 @@ def test_missing_timm_names_the_extra():
         "try: TimmFeatureExtractor(weights=None).fit()\n"
         "except ImportError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install oslo_sklearn[features]" in done.stdout
+    assert "pip install oslo_sklearn[features]" in processes.run(code, output=tmp_path / "out")

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +8,7 @@ import matplotlib  # isort: skip
 
 matplotlib.use("agg")
 
+import processes
 from helpers import make_task
 from matplotlib.figure import Figure
 
@@ -191,7 +189,7 @@ def test_the_path_of_the_prototypes():
     assert (display.query_codes[-1], display.query_codes[0]) == (-1, 0)
 
 
-def test_without_matplotlib_the_error_names_the_extra():
+def test_without_matplotlib_the_error_names_the_extra(tmp_path):
     code = """
 import sys
 sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = None
@@ -201,5 +199,4 @@ try:
 except ImportError as error:
     print(error)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "oslo_sklearn[plots]" in found.stdout
+    assert "oslo_sklearn[plots]" in processes.run(code, output=tmp_path / "out")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 import torch
 from sklearn.base import clone
@@ -209,24 +208,23 @@ def test_killed_run_continues(tmp_path):
     rng = np.random.default_rng(0)
     n_kills, last = 0, 0
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+        process = processes.start(code, output=tmp_path / "out")
         deadline = time.monotonic() + 60
         # Wait for a checkpoint of this process, then kill it wherever it is.
-        while process.poll() is None and time.monotonic() < deadline:
+        while process.is_alive() and time.monotonic() < deadline:
             if checkpoint.exists() and checkpoint.stat().st_mtime_ns != last:
                 break
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate()
-        n_kills += process.returncode == -signal.SIGKILL
-        assert process.returncode in (0, -signal.SIGKILL), errors.decode()
+        process.kill()
+        process.join()
+        n_kills += process.exitcode == -signal.SIGKILL
+        assert process.exitcode in (0, -signal.SIGKILL), (tmp_path / "out").read_text()
         content = torch.load(checkpoint, weights_only=True)  # never broken
         assert content["step"] > 0
         last = checkpoint.stat().st_mtime_ns
     assert n_kills
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    processes.run(code, output=tmp_path / "out")
 
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
