@@ -39,13 +39,13 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     prescribe, :math:`q_i` is the label on the support, M is the second moment of the task's rows
     (scaled so that :math:`x^\top M x` is 1 on average; V lies in its range, on which it has an
     inverse), :math:`\mu_k` the support's prototypes, :math:`\pi` the classes' shares of the
-    inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step solves
-    for V exactly, then for q, whose intercepts take two Newton steps a time.
+    inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step
+    solves for V exactly, then for q, whose intercepts take two Newton steps a time.
 
     With ``outlier_share="auto"`` this is done for ten shares. After five steps a share is believed
     the more, the smaller the entropy of the assignments is relative to that of their mean, and the
-    less, the further it falls short of the share of rows whose best cosine is no better than chance;
-    the logits are averaged over this belief.
+    less, the further it falls short of the share of rows whose best cosine is no better than
+    chance; the logits are averaged over this belief.
 
     Parameters
     ----------

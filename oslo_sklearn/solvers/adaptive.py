@@ -247,18 +247,19 @@ class _Fit:
         from below, so that a step goes no further than four of Sinkhorn's sweeps would.
         """
         rho = self.model.balance
+        of_classes, of_outliers = self._intercepts[:, :-1], self._intercepts[:, -1]
         for _ in range(n_sweeps):
             q = torch.softmax(logits + self._intercepts[..., None], 1)
             totals = q.sum(-1)
-            slopes = (totals - q.square_().sum(-1)) / totals.clamp_min(_TINY)
+            slopes = (totals - q.square_().sum(-1)).div_(totals.clamp_min(_TINY))
             n_known = totals[:, :-1].sum(1)
             logs, log_known = _log(totals), _log(n_known)
             shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
-            pull = self._intercepts[:, :-1] + rho * shares
-            self._intercepts[:, :-1] -= pull / (1 + rho * slopes[:, :-1].clamp_min(0.25))
+            pull = torch.add(of_classes, shares, alpha=rho)
+            of_classes.sub_(pull.div_(slopes[:, :-1].clamp_min_(0.25).mul_(rho).add_(1)))
             slope = slopes[:, -1] / (n_known / self._n_query).clamp_min(_TINY)
             gap = self._log_odds - logs[:, -1] + log_known
-            self._intercepts[:, -1] += gap / slope.clamp_min(0.25)
+            of_outliers.add_(gap.div_(slope.clamp_min_(0.25)))
         return torch.log_softmax(logits + self._intercepts[..., None], 1)
 
     def _assign(self, log_q: Tensor) -> None:
