@@ -173,7 +173,9 @@ def solve_adaptive(
         objective.append(fit.step())
         if step == min(max_iter, STEPS_TO_JUDGE):
             entropy = fit.relative_entropy()
-    belief = share_belief(entropy, storey_share(fit.cosines), shares, n_classes)
+    belief = torch.ones_like(entropy)
+    if share is None:
+        belief = share_belief(entropy, storey_share(fit.cosines), shares, n_classes)
     weights, intercepts = fit.average(belief)
     oslo = solve_oslo(
         OSLO_MODEL, support, labels, query, n_classes, max_iter=OSLO_STEPS, start=starts
