@@ -87,11 +87,11 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     weak features.
 
     How many rows belong to a single class cannot be told from the query: with one class and
-    ``outlier_share="auto"``, the scores are OSLO's.
+    ``outlier_share="auto"``, the scores are OSLO's, and `outlier_share_` means nothing.
 
-    The estimated share is pulled upwards where features are weak: a row that is no closer to a
-    class than chance would have it counts as an outlier. :doc:`The search </adaptive>` shows what
-    this costs, and for how many classes it was tried.
+    Where features are weak, a row that is no closer to a class than chance would have it counts as
+    an outlier, and the share is overestimated if it is small. :doc:`The search </adaptive>` shows
+    what this costs, and for how many classes it was tried.
 
     References
     ----------

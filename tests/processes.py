@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-# Nothing that a test looks for in sys.modules: no PIL, no matplotlib, no Dask.
+# Nothing that a test looks for in sys.modules: no PIL, no matplotlib. (Dask may be there: where its
+# workers were started first, they chose what the server holds.)
 PRELOADED = ["pytest", "torch", "sklearn.model_selection", "sklearn.pipeline", "scipy.stats"]
 
 
@@ -29,6 +30,9 @@ def run(code: str, *words, output: Path) -> str:
     """Run code to its end, which has to be a good one; what it printed."""
     process = start(code, *words, output=output)
     process.join(300)
+    if process.is_alive():
+        process.kill()
+        process.join()
     printed = output.read_text()
     assert process.exitcode == 0, printed
     return printed

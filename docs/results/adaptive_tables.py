@@ -180,4 +180,4 @@ def tables():
 
 if __name__ == "__main__":
     for name, text in tables().items():
-        (HERE / name).write_text(text)
+        (HERE / name).write_text(text, encoding="utf-8")

@@ -68,14 +68,21 @@ def is_batched(estimator) -> bool:
 
 def batch_size(estimator, X: torch.Tensor, n_tasks: int):
     """Tasks in a batch as a function of the rows in a task, for bounded memory."""
-    row_bytes = X.shape[1] * X.element_size()
 
     def size(n_rows: int) -> int:
-        if is_known_by_index(estimator) or _is_adaptive_by_index(estimator, X, n_tasks, n_rows):
-            return _MOST_BY_INDEX[type(estimator)]
-        return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
+        most = _MOST_BY_INDEX.get(type(estimator), 0)
+        # As many as in a batch: whether they are gathered is decided batch by batch.
+        n_at_once = min(n_tasks, most)
+        if is_known_by_index(estimator) or _is_adaptive_by_index(estimator, X, n_at_once, n_rows):
+            return most
+        return _most_gathered(X, n_rows)
 
     return size
+
+
+def _most_gathered(X: torch.Tensor, n_rows: int) -> int:
+    row_bytes = X.shape[1] * X.element_size()
+    return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
 
 
 def is_known_by_index(estimator) -> bool:
@@ -88,7 +95,7 @@ def _is_adaptive_by_index(estimator, X: torch.Tensor, n_tasks: int, n_rows: int)
         type(estimator) is AdaptiveOSLO
         and (estimator.normalize or isinstance(estimator.center, str))
         and choose_device(check_device(estimator.device), [X], 1).type == "cpu"
-        and pays_by_index(X, n_tasks, n_rows)
+        and pays_by_index(X.shape, common_dtype([X], estimator.dtype), n_tasks, n_rows)
     )
 
 
@@ -104,8 +111,10 @@ def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarra
     if not _is_adaptive_by_index(estimator, X, len(tasks.index), n_rows):
         return _solve_gathered(estimator, X, tasks)
     codes, scores, is_sound = _solve_adaptive_by_index(estimator, X, tasks)
-    for task in np.flatnonzero(~is_sound):
-        codes[[task]], scores[[task]] = _solve_gathered(estimator, X, tasks.select([task]))
+    unsound, step = np.flatnonzero(~is_sound), _most_gathered(X, n_rows)
+    for first in range(0, len(unsound), step):
+        at = unsound[first : first + step]
+        codes[at], scores[at] = _solve_gathered(estimator, X, tasks.select(at))
     return codes, scores
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import clone
 from sklearn.manifold import TSNE
-from threadpoolctl import threadpool_limits
 
 from ..preprocessing import CenterNormalize
 from ._style import COLOURS, MARKERS, Display, new_axes
@@ -97,8 +96,7 @@ class TaskMapDisplay(Display):
             perplexity=min(20.0, (len(rows) - 1) / 3),
             random_state=random_state,
         )
-        with threadpool_limits(1):  # so few rows mostly wait for other threads
-            places = tsne.fit_transform(rows)
+        places = tsne.fit_transform(rows)
         support, query, steps = np.split(places, np.cumsum([len(support_X), len(query_X)]))
         classes = last.classes_
         codes = [_codes(classes, labels) for labels in (support_y, query_y)]

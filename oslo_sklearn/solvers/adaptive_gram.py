@@ -17,6 +17,7 @@ from ._oslo_torch import floors
 from .adaptive import AdaptiveModel
 from .pool_gram import (
     around,
+    as_tensor,
     ascending,
     beside,
     compiles,
@@ -39,11 +40,19 @@ class IndexedAnswers(NamedTuple):
     sound: np.ndarray  # (T,): where False, rounding may show, and nothing was solved
 
 
-def pays_by_index(pool: Tensor, n_tasks: int, n_rows: int) -> bool:
-    """Whether to solve so many tasks of so many rows out of the pool's Gram matrix."""
-    is_cheap = len(pool) ** 2 < _SAVED * n_tasks * n_rows**2
-    is_possible = pool.device.type == "cpu" and gram_fits(pool, len(pool))
-    return n_tasks >= _WORTH_COMPILING and is_cheap and is_possible and compiles("_adaptive_numba")
+def pays_by_index(shape: tuple, dtype: torch.dtype, n_tasks: int, n_rows: int) -> bool:
+    """Whether to solve so many tasks of so many rows out of the Gram matrix of such a pool.
+
+    Of tasks with more rows than features torch needs less, and loses fewer digits.
+    """
+    n_pool, n_features = shape
+    return (
+        n_tasks >= _WORTH_COMPILING
+        and n_rows <= n_features
+        and n_pool**2 < _SAVED * n_tasks * n_rows**2
+        and gram_fits(n_pool, dtype)
+        and compiles("_adaptive_numba")
+    )
 
 
 def solve_adaptive_tasks(
@@ -65,7 +74,12 @@ def solve_adaptive_tasks(
     """
     from ._adaptive_numba import solve_range
 
-    rows = beside(torch.from_numpy(support_idx), torch.from_numpy(query_idx))
+    support_idx, labels, query_idx = (
+        as_tensor(a).to(torch.int64) for a in (support_idx, labels, query_idx)
+    )
+    if labels.numel() and labels.max() >= n_classes:
+        raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
+    rows = beside(support_idx, query_idx)
     n_tasks, n_query = query_idx.shape
     n_center = 0
     if isinstance(center, str):
@@ -91,7 +105,7 @@ def solve_adaptive_tasks(
     shares = np.array(adaptive.SHARES if share is None else [share])
     shares = shares.clip(adaptive.LEAST_SHARE, 1 - adaptive.LEAST_SHARE)
     shared = (
-        gram.numpy(), ordered, place, np.ascontiguousarray(labels, np.int64), n_classes, n_center,
+        gram.numpy(), ordered, place, np.ascontiguousarray(labels.numpy()), n_classes, n_center,
         np.array(floors(gram.dtype)), bool(normalize),
         shares, share is not None, tuple(model), search, labels_from,
     )  # fmt: skip

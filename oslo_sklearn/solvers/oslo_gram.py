@@ -147,7 +147,7 @@ def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswer
 def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
     n_pool, n_features = len(used), pool.shape[1]
     n_tasks, n_rows = problem.rows.shape
-    if not gram_fits(pool, n_pool):
+    if not gram_fits(n_pool, pool.dtype):
         return False
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
     gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run

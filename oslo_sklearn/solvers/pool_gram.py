@@ -18,7 +18,16 @@ from .geometry import center_rows, unit_rows
 _MAX_GRAM_BYTES = 2**30
 _TILE = 192  # rows of the Gram matrix, made at once
 _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
-_ONE_LIMIT_AT_A_TIME = Lock()
+
+
+class _Limit:
+    """The limit on the BLAS's threads, and who wants it."""
+
+    def __init__(self):
+        self.lock, self.n_users, self.limiter = Lock(), 0, None
+
+
+_LIMIT = _Limit()
 
 
 def as_tensor(array: np.ndarray | Tensor) -> Tensor:
@@ -50,9 +59,9 @@ def used_rows(pool: Tensor, rows: Tensor) -> Tensor:
     return torch.from_numpy(np.flatnonzero(is_used)).to(pool.device)
 
 
-def gram_fits(pool: Tensor, n_used: int) -> bool:
+def gram_fits(n_used: int, dtype: torch.dtype) -> bool:
     """Whether the Gram matrix of so many rows may be kept in memory."""
-    return n_used**2 * pool.element_size() <= _MAX_GRAM_BYTES
+    return n_used**2 * dtype.itemsize <= _MAX_GRAM_BYTES
 
 
 def task_gram(
@@ -112,10 +121,22 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def one_blas_thread():
-    """Keep the BLAS to the thread that calls it."""
-    # The limit is the whole process's: of two that overlap, the later would restore the earlier.
-    with _ONE_LIMIT_AT_A_TIME, _loaded_libraries().limit(limits=1, user_api="blas"):
+    """Keep the BLAS to the thread that calls it.
+
+    The limit is the whole process's: of those that overlap, the first sets it, and the last lifts
+    it.
+    """
+    with _LIMIT.lock:
+        if not _LIMIT.n_users:
+            _LIMIT.limiter = _loaded_libraries().limit(limits=1, user_api="blas")
+        _LIMIT.n_users += 1
+    try:
         yield
+    finally:
+        with _LIMIT.lock:
+            _LIMIT.n_users -= 1
+            if not _LIMIT.n_users:
+                _LIMIT.limiter.restore_original_limits()
 
 
 @cache

@@ -93,14 +93,19 @@ def test_real_features(real_features):
 def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch):
     X, y = make_pool(offset=0.0)
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=70, random_state=0)
-    before = torch.get_num_threads()
+    before, solve, calls = torch.get_num_threads(), _solve.solve_adaptive_tasks, []
+    monkeypatch.setattr(
+        _solve, "solve_adaptive_tasks", lambda *a, **k: calls.append(1) or solve(*a, **k)
+    )
     torch.set_num_threads(n_threads)
     try:
         by_index = evaluate(AdaptiveOSLO(), X, y, split, progress=False)[METRICS]
     finally:
         torch.set_num_threads(before)
+    assert calls == [1]
     monkeypatch.setattr(adaptive_gram, "_WORTH_COMPILING", 1000)
     gathered = evaluate(AdaptiveOSLO(), X, y, split, progress=False)[METRICS]
+    assert calls == [1]
     np.testing.assert_allclose(by_index, gathered, rtol=0, atol=1e-6)
 
 
@@ -118,10 +123,31 @@ def test_tasks_that_rounding_would_show_in_are_solved_directly():
     np.testing.assert_array_equal(pool.labels[batch.classes[0]][codes[0]], alone.labels)
 
 
-def test_few_tasks_and_large_pools_are_gathered(monkeypatch):
-    pool = torch.empty(3000, 10)
-    assert adaptive_gram.pays_by_index(pool, 500, 155)
-    assert not adaptive_gram.pays_by_index(pool, 63, 155)
-    assert not adaptive_gram.pays_by_index(pool, 64, 20)  # the pool's matrix costs more
-    monkeypatch.setattr(pool_gram, "_MAX_GRAM_BYTES", 3000**2 * 4 - 1)
-    assert not adaptive_gram.pays_by_index(pool, 500, 155)
+def test_few_tasks_few_features_and_large_pools_are_gathered(monkeypatch):
+    def pays(n_tasks, n_rows, n_pool=3000, n_features=200, dtype=torch.float32):
+        return adaptive_gram.pays_by_index((n_pool, n_features), dtype, n_tasks, n_rows)
+
+    assert pays(500, 155)
+    assert not pays(63, 155)
+    assert not pays(64, 20)  # the pool's matrix costs more
+    assert not pays(500, 155, n_features=154)
+    monkeypatch.setattr(pool_gram, "_MAX_GRAM_BYTES", 3000**2 * 4)
+    assert pays(500, 155)
+    assert not pays(500, 155, dtype=torch.float64)
+
+
+def test_batches_that_are_gathered_after_all_are_small():
+    """The pool's matrix would pay for all tasks, but not for those of a batch."""
+    X = torch.empty(12_000, 1280, device="meta")
+    most = _solve._MOST_BY_INDEX[AdaptiveOSLO]
+    assert adaptive_gram.pays_by_index(X.shape, X.dtype, 3000, 80)
+    assert not adaptive_gram.pays_by_index(X.shape, X.dtype, most, 80)
+    assert _solve.batch_size(AdaptiveOSLO(device="cpu"), X, 3000)(80) <= 2**26 // (80 * 1280 * 4)
+
+
+def test_labels_are_checked():
+    X, batch = make_batch(*make_pool(), n_way=3, n_query=5, n_open=2)
+    with pytest.raises(ValueError, match="n_classes=2"):
+        adaptive_gram.solve_adaptive_tasks(
+            AdaptiveOSLO()._model(), X, batch.support, batch.labels, batch.query, 2, max_iter=2
+        )
