@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -68,6 +69,7 @@ def test_every_parameter(params):
 def test_any_number_of_classes_and_shots(n_way, n_shot):
     X, batch = make_batch(*make_pool(), n_way=n_way, n_query=5, n_open=3, n_shot=n_shot)
     assert_engines_agree(AdaptiveOSLO(), X, batch)
+    assert_engines_agree(AdaptiveOSLO(0.4), X, batch)
 
 
 def test_features_that_hardly_part_the_query():
@@ -107,6 +109,17 @@ def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch):
     gathered = evaluate(AdaptiveOSLO(), X, y, split, progress=False)[METRICS]
     assert calls == [1]
     np.testing.assert_allclose(by_index, gathered, rtol=0, atol=1e-6)
+
+
+def test_a_resumed_run_finds_the_same(tmp_path):
+    X, y = make_pool()
+    split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=70, random_state=0)
+    cache = tmp_path / "rows.csv"
+    whole = evaluate(AdaptiveOSLO(), X, y, split, progress=False, cache=cache)[METRICS]
+    lines = cache.read_text().splitlines(keepends=True)
+    cache.write_text("".join(lines[:30]))
+    again = evaluate(AdaptiveOSLO(), X, y, split, progress=False, cache=cache)[METRICS]
+    pd.testing.assert_frame_equal(again, whole, check_exact=True)
 
 
 def test_tasks_that_rounding_would_show_in_are_solved_directly():
