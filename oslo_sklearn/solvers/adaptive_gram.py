@@ -16,12 +16,10 @@ from . import adaptive
 from ._oslo_torch import floors
 from .adaptive import AdaptiveModel
 from .pool_gram import (
-    around,
-    as_tensor,
     ascending,
-    beside,
     compiles,
     gram_fits,
+    index_tasks,
     one_blas_thread,
     share_out_tasks,
     task_gram,
@@ -74,20 +72,12 @@ def solve_adaptive_tasks(
     """
     from ._adaptive_numba import solve_range
 
-    support_idx, labels, query_idx = (
-        as_tensor(a).to(torch.int64) for a in (support_idx, labels, query_idx)
+    pool, rows, labels, n_center = index_tasks(
+        pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
-    if labels.numel() and labels.max() >= n_classes:
-        raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
-    rows = beside(support_idx, query_idx)
     n_tasks, n_query = query_idx.shape
-    n_center = 0
-    if isinstance(center, str):
-        n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
-    elif center is not None:
-        pool = around(pool, center, normalize)
-    shift = n_center > 0
-    gram, rows = task_gram(pool, rows, used_rows(pool, rows), shift=shift, whole=False)
+    used = used_rows(pool, rows)
+    gram, rows = task_gram(pool, rows, used, shift=n_center > 0, whole=False)
     ordered, place = ascending(rows.numpy())
     answers = IndexedAnswers(
         np.zeros((n_tasks, n_query), np.int64),

@@ -21,12 +21,11 @@ from torch import Tensor
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
 from .oslo import OSLOModel
 from .pool_gram import (
-    around,
     as_tensor,
     ascending,
-    beside,
     compiles,
     gram_fits,
+    index_tasks,
     share_out_tasks,
     task_gram,
     used_rows,
@@ -92,18 +91,10 @@ def solve_oslo_tasks(
         pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
     if lambdas is None:
         lambdas = [(model.lambda_z, model.lambda_xi)]
-    support_idx, labels, query_idx = (
-        as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
+    pool, rows, labels, n_center = index_tasks(
+        pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
-    if labels.numel() and labels.max() >= n_classes:
-        raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
-    rows = beside(support_idx, query_idx)
-    n_center = 0
-    if isinstance(center, str):
-        n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
-    elif center is not None:
-        pool = around(pool, torch.as_tensor(center).to(pool), normalize)
-    elif not normalize and model.likelihood == "gaussian":
+    if center is None and not normalize and model.likelihood == "gaussian":
         pool = pool - pool.mean(0)  # distances stay, and what is squared gets small
     problem = Problem(
         model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,13 +39,40 @@ def as_tensor(array: np.ndarray | Tensor) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def beside(a: Tensor, b: Tensor) -> Tensor:
+class IndexedTasks(NamedTuple):
+    """Tasks of one shape as rows of a pool."""
+
+    pool: Tensor
+    rows: Tensor  # (T, s + n), support first
+    labels: Tensor  # (T, s)
+    n_center: int  # tasks are centred on the mean of their first rows
+
+
+def index_tasks(
+    pool: Tensor, support_idx, labels, query_idx, n_classes: int, center, normalize: bool
+) -> IndexedTasks:
+    """Check tasks given by index arrays or tensors; a centre given as a point moves the pool."""
+    support_idx, labels, query_idx = (
+        as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
+    )
+    if labels.numel() and labels.max() >= n_classes:
+        raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
+    rows = _beside(support_idx, query_idx)
+    n_center = 0
+    if isinstance(center, str):
+        n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
+    elif center is not None:
+        pool = _around(pool, torch.as_tensor(center).to(pool), normalize)
+    return IndexedTasks(pool, rows, labels, n_center)
+
+
+def _beside(a: Tensor, b: Tensor) -> Tensor:
     """Columns of both; by NumPy, since torch wakes its threads for it, which takes milliseconds."""
     joined = np.concatenate([a.cpu().numpy(), b.cpu().numpy()], 1)
     return torch.from_numpy(joined).to(a.device)
 
 
-def around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
+def _around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
     """The pool around a given point: rows that are rounding noise become zero."""
     pool, noise = center_rows(pool[None], center[None])
     if normalize:
