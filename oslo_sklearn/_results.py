@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
+from sklearn.utils import Bunch
 from torch import Tensor
 
+from ._optional import require
 from ._validation import as_tensor
 
 State = dict[str, Tensor | list | None]
@@ -56,6 +58,36 @@ class Solution:
     objective: Tensor | None = None  # (B, T)
     n_iter: Tensor | None = None  # (B,)
     converged: Tensor | None = None  # (B,)
+
+
+class Transduction(Bunch):
+    """What `transduce` returns: a Bunch of arrays with an entry for each row.
+
+    ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``; from some estimators
+    also ``p_value`` and ``group``.
+    """
+
+    def with_index_of(self, X):
+        """Keep the index of a pandas frame for `to_frame`."""
+        if hasattr(X, "columns") and hasattr(X, "index"):
+            self.index = X.index
+        return self
+
+    def to_frame(self):
+        """The rows as a pandas DataFrame.
+
+        Columns are ``label, probability, outlierness, is_outlier`` and, where there are such,
+        ``p_value`` and ``group``. The index is that of the frame that was passed in.
+        """
+        pandas = require("pandas", "evaluation")
+        columns = {
+            "label": self.labels,
+            "probability": self.proba.max(axis=1),
+            "outlierness": self.outlierness,
+            "is_outlier": self.is_outlier,
+        }
+        columns |= {name: self[name] for name in ("p_value", "group") if name in self}
+        return pandas.DataFrame(columns, index=self.get("index"))
 
 
 def join(tiles: list[Answer]) -> Answer:

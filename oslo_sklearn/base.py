@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +19,16 @@ from torch import Tensor
 
 from ._dask import decide_on_dask, in_memory, is_dask, lazy_answer, names_of, per_row, solve_on_dask
 from ._devices import check_device, choose_device, common_dtype, enough_threads
-from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, as_batch, first, join
+from ._results import (
+    QUERY_ATTRIBUTES,
+    Answer,
+    Solution,
+    State,
+    Transduction,
+    as_batch,
+    first,
+    join,
+)
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
 from .solvers.geometry import Task, prepare_rows
@@ -347,6 +356,10 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         mark = partial(mark_outliers, outlier_label=self.outlier_label)
         return per_row(mark, labels, is_outlier)
 
+    def fit_predict(self, support_X, support_y=None, query_X=None):
+        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``."""
+        return self.fit(support_X, support_y, query_X).predict(query_X)
+
     def predict_proba(self, X):
         """Probability of each known class, given that the row belongs to one.
 
@@ -383,16 +396,17 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         result : Bunch
-            ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``.
+            ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``. Its
+            ``to_frame()`` gives a pandas DataFrame with the index of X.
         """
         answer = self._answer(X)
         scores = first(answer.outlierness)
-        return Bunch(
+        return Transduction(
             labels=self._label(answer),
             proba=first(answer.proba),
             outlierness=scores,
             is_outlier=self._is_outlier(scores),
-        )
+        ).with_index_of(X)
 
 
 def _stays(*inputs) -> bool:

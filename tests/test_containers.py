@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import make_task
 
-from oslo_sklearn import OSLO
+from oslo_sklearn import OSLO, SimpleShot
 from oslo_sklearn._validation import as_tensor
 
 NAMES = [f"f{i}" for i in range(64)]
@@ -155,3 +155,20 @@ def test_inputs_are_left_as_they_were(task):
     OSLO().fit(*task[:3]).predict(task.query_X)
     for array, copy in zip(task[:3], copies, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+def test_the_result_is_a_frame_with_the_index_that_was_passed_in():
+    rng = np.random.default_rng(0)
+    query = pd.DataFrame(rng.normal(size=(6, 8)), index=list("fedcba"))
+    query.columns = query.columns.astype(str)
+    support = query.iloc[:4].reset_index(drop=True)
+    fitted = SimpleShot().fit(support, [0, 0, 1, 1], query)
+    result = fitted.transduce(query)
+    frame = result.to_frame()
+    assert list(frame) == ["label", "probability", "outlierness", "is_outlier"]
+    assert list(frame.index) == list("fedcba")
+    np.testing.assert_array_equal(frame["label"], fitted.predict(query))
+    np.testing.assert_array_equal(frame["probability"], fitted.predict_proba(query).max(axis=1))
+    plain = fitted.transduce(query.to_numpy())
+    assert set(plain) == {"labels", "proba", "outlierness", "is_outlier"}
+    assert list(plain.to_frame().index) == list(range(6))
