@@ -12,9 +12,8 @@ from sklearn.model_selection import ParameterGrid
 from ..oslo import OSLO
 from ..tasks import FewShotOpenSetSplit
 from ._evaluate import accuracies, measure, rankings
-from ._grid import solve_grid
 from ._scorer import check_metric
-from ._solve import batch_size, check_head_is_parameter, is_known_by_index, solve_tasks
+from ._solve import batch_size, check_head_is_parameter, solve_parts
 from ._tasks import LabelledPool, TaskBatch, cut_tasks, draw_tasks
 
 _MOST_ANSWERS = 2**25  # scores in memory at once
@@ -118,8 +117,11 @@ class OSLOCV(BaseEstimator):
         grid = self._check_grid(estimator)
         pool = LabelledPool(X, y)
         tasks = draw_tasks(FewShotOpenSetSplit() if self.cv is None else self.cv, pool)
-        batches = cut_tasks(tasks, pool, _batch_size(estimator, grid, pool.tensor, len(tasks)))
-        scores = np.hstack([self._score(estimator, grid, pool, b, metric) for b in batches])
+        indexed = pool.indexed(tasks)
+        batches = cut_tasks(tasks, pool, _batch_size(grid, pool.tensor))
+        scores = np.hstack(
+            [self._score(estimator, grid, indexed, b, pool.known(b), metric) for b in batches]
+        )
         if np.isnan(scores).all():
             raise ValueError(
                 f"scoring={metric!r} is undefined on every task: it takes queries with inliers "
@@ -151,27 +153,18 @@ class OSLOCV(BaseEstimator):
             clone(estimator).set_params(**params)._check_params()
         return grid
 
-    def _score(self, estimator, grid, pool, tasks: TaskBatch, metric) -> np.ndarray:
+    def _score(self, estimator, grid, pool, tasks: TaskBatch, known, metric) -> np.ndarray:
         """The metric of each setting and task, in the grid's order."""
-        known = pool.known(tasks)
-        if not is_known_by_index(estimator):
+        steps = tuple(sorted(set(self.max_iters)))
+        pairs = [(z, xi) for xi, z in product(self.lambda_xis, self.lambda_zs)]
+        found = estimator._solve_settings(pool, tasks, steps, pairs)
+        if found is None:
+            settings = (clone(estimator).set_params(**params) for params in grid)
             return np.stack(
-                [
-                    measure(known, *solve_tasks(one, pool.tensor, tasks))[metric]
-                    for one in (clone(estimator).set_params(**params) for params in grid)
-                ]
+                [_solve_and_measure(one, pool, tasks, known, metric) for one in settings]
             )
-        lambda_xis, lambda_zs = zip(*product(self.lambda_xis, self.lambda_zs), strict=True)
-        found = solve_grid(
-            estimator,
-            pool.tensor,
-            tasks,
-            lambda_zs,
-            lambda_xis,
-            self.max_iters,
-            labels=metric == "accuracy",
-        )
-        by_steps = [_measure_settings(known, found[steps], metric) for steps in self.max_iters]
+        answers = dict(zip(steps, found[0 if metric == "accuracy" else 1], strict=True))
+        by_steps = [_measure_settings(known, answers[n], metric) for n in self.max_iters]
         return np.stack(by_steps, axis=1).reshape(len(grid), -1)
 
     def _keep(self, estimator, grid, scores) -> None:
@@ -191,10 +184,18 @@ class OSLOCV(BaseEstimator):
         self.best_estimator_ = estimator.set_params(**self.best_params_)
 
 
-def _batch_size(estimator, grid, X, n_tasks):
+def _batch_size(grid, X):
     """Fewer tasks than without a grid: their answers under all settings stand side by side."""
-    of_one = batch_size(estimator, X, n_tasks)
+    of_one = batch_size(X)
     return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
+
+
+def _solve_and_measure(estimator, pool, tasks, known, metric) -> np.ndarray:
+    """The metric (B,) of one setting."""
+    found = [
+        measure(known[at], *answers)[metric] for at, *answers in solve_parts(estimator, pool, tasks)
+    ]
+    return np.concatenate(found)
 
 
 def _measure_settings(known, answers, metric) -> np.ndarray:
