@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
@@ -115,6 +116,23 @@ def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
     return codes.cpu().numpy(), answer.outlierness.cpu().numpy()
 
 
+def _transform_once(estimator, pool: LabelledPool):
+    """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
+    X = pool.X
+    while isinstance(estimator, Pipeline):
+        *steps, last = (step for _, step in estimator.steps)
+        steps = [step for step in steps if step is not None and step != "passthrough"]
+        if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
+            return estimator, pool
+        try:
+            for step in steps:
+                X = clone(step).fit(X).transform(X)
+        except Exception:  # each task will say so by itself
+            return estimator, pool
+        estimator, pool = last, pool.with_rows(X)
+    return estimator, pool
+
+
 def solve_all(
     estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None
 ) -> Iterator[Solved]:
@@ -125,6 +143,7 @@ def solve_all(
     """
     if is_done is None:
         is_done = np.zeros(len(tasks), dtype=bool)
+    estimator, pool = _transform_once(estimator, pool)
     if not is_batched(estimator):
         (left,) = np.nonzero(~is_done)
         numbered = cut_tasks(tasks, pool, lambda n_rows: len(tasks))

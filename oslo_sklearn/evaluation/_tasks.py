@@ -42,6 +42,10 @@ class LabelledPool:
         if n_rows != len(self.codes):
             raise ValueError(f"X and y must have as many rows; got {n_rows} and {len(self.codes)}.")
 
+    def with_rows(self, X) -> LabelledPool:
+        """The same labels for other rows."""
+        return self if X is self.X else LabelledPool(X, self.labels[self.codes])
+
     @cached_property
     def tensor(self) -> torch.Tensor:
         """The rows as the batched methods take them, validated once."""

@@ -7,8 +7,18 @@ import pandas as pd
 import processes
 import pytest
 import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from oslo_sklearn import OSLO, OSLOCV, AdaptiveOSLO, FewShotOpenSetSplit, SimpleShot, oslo
+from oslo_sklearn import (
+    OSLO,
+    OSLOCV,
+    AdaptiveOSLO,
+    FewShotOpenSetSplit,
+    PowerTransform,
+    SimpleShot,
+    oslo,
+)
 from oslo_sklearn.evaluation import _solve, evaluate, tune_threshold
 from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
 from oslo_sklearn.solvers import pool_gram
@@ -95,6 +105,18 @@ def test_a_subclass_is_solved_by_index_unless_it_solves_otherwise(pool, split, m
     changed = evaluate(Changed(), *pool, split, progress=False)
     plain = evaluate(OSLO(), *pool, split, progress=False)
     np.testing.assert_allclose(changed["auroc"], 1 - plain["auroc"], atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [(), ("passthrough",), (PowerTransform(),)])
+def test_a_pipelines_last_step_is_solved_by_index(pool, split, steps, monkeypatch):
+    X, y = np.abs(pool[0]), pool[1]
+    pipe = make_pipeline(*steps, OSLO())
+    monkeypatch.setattr(_solve, "_solve_one", None)
+    by_index = evaluate(pipe, X, y, split, progress=False)[METRICS]
+    monkeypatch.undo()
+    # A step that may learn from the support is fitted for each task.
+    alone = evaluate(make_pipeline(FunctionTransformer(), pipe), X, y, split, progress=False)
+    np.testing.assert_allclose(by_index, alone[METRICS], atol=1e-6)
 
 
 @pytest.mark.parametrize(
