@@ -9,11 +9,11 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from ..metrics.registry import METRICS, TaskAnswers, measure, sign_of
 from ..oslo import OSLO
 from ..tasks import FewShotOpenSetSplit
-from ._evaluate import accuracies, measure, rankings
 from ._scorer import check_metric
-from ._solve import batch_size, check_head_is_parameter, solve_parts
+from ._solve import batch_size, check_head_is_parameter, decide, solve_parts
 from ._tasks import LabelledPool, TaskBatch, cut_tasks, draw_tasks
 
 _MOST_ANSWERS = 2**25  # scores in memory at once
@@ -38,8 +38,8 @@ class OSLOCV(BaseEstimator):
         Numbers of steps to try. The defaults are the paper's grid.
     cv : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx), default=None
         The tasks; None means ``FewShotOpenSetSplit()``.
-    scoring : {"auroc", "accuracy", "aupr", "prec_at_90"}, default="auroc"
-        The metric to maximise.
+    scoring : {"auroc", "accuracy", "aupr", "prec_at_90", "oscr"}, default="auroc"
+        The metric to choose by; its sign is changed if lower is better.
     estimator : OSLO, default=None
         Holds the other settings; None means ``OSLO()``.
 
@@ -160,11 +160,15 @@ class OSLOCV(BaseEstimator):
         found = estimator._solve_settings(pool, tasks, steps, pairs)
         if found is None:
             settings = (clone(estimator).set_params(**params) for params in grid)
-            return np.stack(
-                [_solve_and_measure(one, pool, tasks, known, metric) for one in settings]
-            )
-        answers = dict(zip(steps, found[0 if metric == "accuracy" else 1], strict=True))
-        by_steps = [_measure_settings(known, answers[n], metric) for n in self.max_iters]
+            return np.stack([_solve_and_score(one, pool, tasks, known, metric) for one in settings])
+        scored = {
+            n_steps: [
+                _score(estimator, known, codes, scores, metric)
+                for codes, scores in zip(*settings, strict=True)
+            ]
+            for n_steps, *settings in zip(steps, *found, strict=True)
+        }
+        by_steps = [scored[n_steps] for n_steps in self.max_iters]
         return np.stack(by_steps, axis=1).reshape(len(grid), -1)
 
     def _keep(self, estimator, grid, scores) -> None:
@@ -190,18 +194,17 @@ def _batch_size(grid, X):
     return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
 
 
-def _solve_and_measure(estimator, pool, tasks, known, metric) -> np.ndarray:
+def _solve_and_score(estimator, pool, tasks, known, metric) -> np.ndarray:
     """The metric (B,) of one setting."""
-    found = [
-        measure(known[at], *answers)[metric] for at, *answers in solve_parts(estimator, pool, tasks)
-    ]
-    return np.concatenate(found)
+    parts = solve_parts(estimator, pool, tasks)
+    return np.concatenate(
+        [_score(estimator, known[at], codes, scores, metric) for at, codes, scores in parts]
+    )
 
 
-def _measure_settings(known, answers, metric) -> np.ndarray:
-    """The metric (P, B) of labels or scores (P, B, n)."""
-    n_query = known.shape[1]
-    known = np.broadcast_to(known, answers.shape).reshape(-1, n_query)
-    flat = answers.reshape(-1, n_query)
-    found = accuracies(known, flat) if metric == "accuracy" else rankings(known, flat)[metric]
-    return found.reshape(answers.shape[:2])
+def _score(estimator, known, codes, scores, metric) -> np.ndarray:
+    """The metric (B,), such that higher is better."""
+    needs_decision = METRICS[metric].needs_decision
+    decision = decide(estimator, scores) if needs_decision else None
+    answers = TaskAnswers(known, codes, scores, decision)
+    return sign_of(metric) * measure(answers, [metric])[metric]

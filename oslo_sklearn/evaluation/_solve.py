@@ -17,7 +17,7 @@ from .._devices import check_device, choose_device, common_dtype
 from ..base import FewShotOpenSetClassifier
 from ..pipeline import last_step
 from ..solvers.pool_gram import TaskPool
-from ._scorer import transduce
+from ._scorer import positions_in, transduce
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
 _BATCH_BYTES = 2**26  # gathered rows in memory at once
@@ -34,6 +34,7 @@ class Solved(NamedTuple):
     scores: np.ndarray  # (B, n)
     seconds: np.ndarray  # (B,)
     errors: dict[int, str]  # by position in the batch
+    is_outlier: np.ndarray | None = None  # (B, n) the decisions, if they were asked for
 
 
 def check_method(estimator) -> None:
@@ -100,6 +101,11 @@ def solve_parts(estimator, pool: TaskPool, tasks: TaskBatch, is_done=None) -> It
             yield at, *_solve_gathered(estimator, pool.rows, tasks.select(at))
 
 
+def decide(estimator, scores: np.ndarray) -> np.ndarray:
+    """The decisions (B, n) of an estimator that is not fitted, task by task."""
+    return np.stack([estimator._is_outlier(of_task) for of_task in scores])
+
+
 def _cut(positions: np.ndarray, step: int) -> list[np.ndarray]:
     return [positions[first : first + step] for first in range(0, len(positions), step)]
 
@@ -134,9 +140,9 @@ def _transform_once(estimator, pool: LabelledPool):
 
 
 def solve_all(
-    estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None
+    estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None, decisions=False
 ) -> Iterator[Solved]:
-    """Solve the tasks that are not done yet, batch after batch.
+    """Solve the tasks that are not done yet, batch after batch, with `decisions` where asked for.
 
     A batch is solved as a whole even where some of it is done: the last bits of a product depend
     on its batch, and a resumed run must find what an undisturbed one finds.
@@ -147,7 +153,7 @@ def solve_all(
     if not is_batched(estimator):
         (left,) = np.nonzero(~is_done)
         numbered = cut_tasks(tasks, pool, lambda n_rows: len(tasks))
-        yield from _solve_singly(estimator, pool, numbered, left, n_jobs)
+        yield from _solve_singly(estimator, pool, numbered, left, n_jobs, decisions)
         return
     estimator = clone(estimator)
     estimator._check_params()
@@ -162,14 +168,16 @@ def solve_all(
                 seconds = np.full(len(at), (perf_counter() - start) / len(at))
                 asked = np.flatnonzero(todo[at])
                 todo[at] = False
-                yield _report_nan(Solved(batch.select(at), codes, scores, seconds, {}), asked)
+                marks = decide(estimator, scores) if decisions else None
+                solved = Solved(batch.select(at), codes, scores, seconds, {}, marks)
+                yield _report_nan(solved, asked)
                 start = perf_counter()
         except Exception:
             # One by one, it shows which task is at fault, and the others are saved.
-            yield from _solve_singly(estimator, pool, [batch], batch.index[todo], n_jobs)
+            yield from _solve_singly(estimator, pool, [batch], batch.index[todo], n_jobs, decisions)
 
 
-def _solve_singly(estimator, pool, batches, left, n_jobs) -> Iterator[Solved]:
+def _solve_singly(estimator, pool, batches, left, n_jobs, decisions) -> Iterator[Solved]:
     """Solve tasks one by one, in blocks that take about as long as a kill may cost."""
     n_workers = joblib.effective_n_jobs(n_jobs)
     block = n_workers
@@ -180,16 +188,18 @@ def _solve_singly(estimator, pool, batches, left, n_jobs) -> Iterator[Solved]:
                 now, todo = todo[:block], todo[block:]
                 start = perf_counter()
                 answers = parallel(
-                    delayed(_solve_one)(clone(estimator), *_task_rows(pool, batch, b)) for b in now
+                    delayed(_solve_one)(clone(estimator), *_task_rows(pool, batch, b), decisions)
+                    for b in now
                 )
                 if perf_counter() - start < _BLOCK_SECONDS:
                     block *= 2
                 elif block > n_workers:
                     block //= 2
-                codes, scores, seconds, errors = zip(*answers, strict=True)
+                codes, scores, seconds, errors, marks = zip(*answers, strict=True)
                 found = {b: error for b, error in enumerate(errors) if error is not None}
                 arrays = (np.stack(codes), np.stack(scores), np.array(seconds))
-                solved = Solved(batch.select(now), *arrays, found)
+                marks = np.stack(marks) if decisions else None
+                solved = Solved(batch.select(now), *arrays, found, marks)
                 yield _report_nan(solved, np.arange(len(now)))
 
 
@@ -199,31 +209,31 @@ def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
     return pool.rows(batch.support[b]), classes[batch.labels[b]], pool.rows(batch.query[b])
 
 
-def _solve_one(estimator, support_X, support_y, query_X):
+def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
     n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
     try:
         result = transduce(estimator.fit(support_X, support_y), query_X)
-        classes, labels = np.unique(support_y), np.asarray(result.labels)
-        scores, error = np.asarray(result.outlierness, dtype=np.float64), None
-        if labels.shape != (n_query,) or scores.shape != (n_query,):
+        labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
+        marks, error = np.asarray(result.is_outlier) if decisions else labels, None
+        if not labels.shape == scores.shape == marks.shape == (n_query,):
             raise ValueError(
-                f"transduce must give a label and a score to each of {n_query} rows; got shapes "
-                f"{labels.shape} and {scores.shape}."
+                f"transduce must give a label, a score and a decision to each of {n_query} rows; "
+                f"got shapes {labels.shape}, {scores.shape} and {marks.shape}."
             )
-        codes = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-        codes = np.where(classes[codes] == labels, codes, -1)
+        codes = positions_in(np.unique(support_y), labels)
     except Exception as exception:  # whatever a method raises must not sink the others
-        codes, scores = np.full(n_query, -1), np.zeros(n_query)
+        codes, scores, marks = np.full(n_query, -1), np.zeros(n_query), np.zeros(n_query, bool)
         error = f"{type(exception).__name__}: {exception}"
-    return codes, scores, perf_counter() - start, error
+    return codes, scores, perf_counter() - start, error, marks
 
 
 def _report_nan(solved: Solved, todo) -> Solved:
     """Keep the tasks asked for; scores that are no numbers are an error of the method."""
-    tasks, codes, scores, seconds, errors = solved
+    tasks, codes, scores, seconds, errors, marks = solved
     errors = {int(np.searchsorted(todo, b)): error for b, error in errors.items() if b in todo}
     tasks, codes, scores, seconds = tasks.select(todo), codes[todo], scores[todo], seconds[todo]
     is_nan = np.isnan(scores).any(axis=1)
     errors |= {int(b): "its scores contain NaN" for b in np.flatnonzero(is_nan)}
-    return Solved(tasks, codes, np.where(is_nan[:, None], 0.0, scores), seconds, errors)
+    scores = np.where(is_nan[:, None], 0.0, scores)
+    return Solved(tasks, codes, scores, seconds, errors, None if marks is None else marks[todo])
