@@ -63,3 +63,13 @@ def last_step(estimator):
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def transduce(estimator, X):
+    """``estimator.transduce(X)``, for a Pipeline after its transformers."""
+    while isinstance(estimator, Pipeline):
+        for _, step in estimator.steps[:-1]:
+            if step is not None and step != "passthrough":
+                X = step.transform(X)
+        estimator = estimator.steps[-1][1]
+    return estimator.transduce(X)

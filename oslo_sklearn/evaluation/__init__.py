@@ -1,5 +1,6 @@
 """From methods and tasks to rows of metrics: evaluation, tuning and scorers."""
 
+from ._curves import read_curves
 from ._evaluate import evaluate
 from ._scorer import make_open_set_scorer, open_set_scorer
 from ._search import OSLOCV
@@ -12,6 +13,7 @@ __all__ = [
     "make_open_set_scorer",
     "mean_and_half_width",
     "open_set_scorer",
+    "read_curves",
     "summarize",
     "tune_threshold",
 ]

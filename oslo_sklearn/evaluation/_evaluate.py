@@ -12,12 +12,24 @@ from tqdm.auto import tqdm
 from .._optional import require
 from ..metrics.registry import METRICS, TaskAnswers, check_names, measure
 from ._cache import Configuration, RowCache
+from ._curves import CurveStore
 from ._fingerprint import digest
 from ._solve import Solved, check_method, solve_all
 from ._tasks import LabelledPool, draw_tasks
 
 
-def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None, metrics=None):
+def evaluate(
+    estimators,
+    X,
+    y,
+    split,
+    *,
+    n_jobs=None,
+    progress=True,
+    cache=None,
+    metrics=None,
+    curves=None,
+):
     """Evaluate methods on the same few-shot open-set tasks.
 
     A method is given the rows of a task and the labels of its support. The query's labels go to
@@ -48,6 +60,9 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None,
     metrics : sequence of str, default=None
         Names in `oslo_sklearn.metrics.registry.METRICS`. None means ``"accuracy"``, ``"auroc"``,
         ``"aupr"`` and ``"prec_at_90"``.
+    curves : str or path, default=None
+        A file name in ``.csv``, where the ROC and OSCR curves of each task are kept for
+        `oslo_sklearn.plotting`. It is resumed as `cache` is.
 
     Returns
     -------
@@ -98,22 +113,23 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None,
     decisions = any(METRICS[name].needs_decision for name in metrics)
     pool = LabelledPool(X, y)
     seed = getattr(split, "random_state", None)
-    if cache is not None and hasattr(split, "random_state") and not _is_integer(seed):
+    kept = cache if curves is None else curves
+    if kept is not None and hasattr(split, "random_state") and not _is_integer(seed):
         raise ValueError(
-            f"cache={str(cache)!r} needs tasks that can be drawn again: give split an integer "
+            f"cache={str(kept)!r} needs tasks that can be drawn again: give split an integer "
             f"random_state, not {seed!r}."
         )
     tasks = draw_tasks(split, pool)
-    store = None
-    if cache is not None:
-        store = RowCache(cache, columns, _configure(pool, tasks, methods))
+    configuration = None if kept is None else _configure(pool, tasks, methods)
+    store = None if cache is None else RowCache(cache, columns, configuration)
+    drawn = None if curves is None else CurveStore(curves, configuration)
     # One row of numbers per method and task; what failed is tried again, so it counts as not done.
     table = np.full((len(methods), len(tasks), len(columns)), np.nan)
     is_done = np.zeros(table.shape[:2], dtype=bool)
     if store is not None:
         for m, name in enumerate(methods):
             for task in range(len(tasks)):
-                if (name, task) in store.rows:
+                if (name, task) in store.rows and (drawn is None or (name, task) in drawn.rows):
                     table[m, task] = store.rows[name, task][2:-1]
                     is_done[m, task] = True
 
@@ -126,17 +142,23 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None,
                 estimator, pool, tasks, is_done=is_done[m], n_jobs=n_jobs, decisions=decisions
             ):
                 index = solved.tasks.index
-                table[m, index] = found = _measure_solved(solved, pool, metrics)
+                known = pool.known(solved.tasks)
+                table[m, index] = found = _measure_solved(solved, known, metrics)
+                well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
+                # Curves first: a task is done when its row is written.
+                if drawn is not None:
+                    answers = TaskAnswers(known[well], solved.codes[well], solved.scores[well])
+                    drawn.add_answers(name, index[well].tolist(), answers)
                 if store is not None:
-                    well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
                     store.add(name, index[well].tolist(), found[well].tolist())
                 failures += [(index[b], e) for b, e in solved.errors.items()]
                 bar.update(len(index))
             if failures:
                 _warn_of(failures, name, seed, len(tasks))
     assert not np.isnan(table[..., -1]).any()  # seconds: each task was solved, or failed
-    if store is not None:
-        store.finish(methods)
+    for file in (store, drawn):
+        if file is not None:
+            file.finish(methods)
     keys = {
         "method": np.repeat(np.array([*methods], dtype=object), len(tasks)),
         "task": np.tile(np.arange(len(tasks)), len(methods)),
@@ -170,9 +192,9 @@ def _configure(pool: LabelledPool, tasks, methods) -> Configuration:
     )
 
 
-def _measure_solved(solved: Solved, pool: LabelledPool, metrics) -> np.ndarray:
+def _measure_solved(solved: Solved, known, metrics) -> np.ndarray:
     """The metrics of each task, nan where it failed, and its seconds."""
-    answers = TaskAnswers(pool.known(solved.tasks), solved.codes, solved.scores, solved.is_outlier)
+    answers = TaskAnswers(known, solved.codes, solved.scores, solved.is_outlier)
     found = measure(answers, metrics)
     numbers_ = np.column_stack([*found.values(), solved.seconds])
     numbers_[[*solved.errors], :-1] = np.nan

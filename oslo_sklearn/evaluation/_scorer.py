@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import column_or_1d
 
-from ..metrics.registry import DEFAULT, METRICS, TaskAnswers, check_names, measure, sign_of
-
-
-def transduce(estimator, X):
-    """``estimator.transduce(X)``, for a Pipeline after its transformers."""
-    while isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            if step is not None and step != "passthrough":
-                X = step.transform(X)
-        estimator = estimator.steps[-1][1]
-    return estimator.transduce(X)
+from ..metrics.registry import (
+    DEFAULT,
+    METRICS,
+    TaskAnswers,
+    check_names,
+    measure,
+    positions_in,
+    sign_of,
+)
+from ..pipeline import transduce
 
 
 def open_set_scorer(estimator, X, y):
@@ -71,15 +69,6 @@ def _score(estimator, X, y, names) -> dict[str, float]:
         answers.append(result.is_outlier)
     found = measure(TaskAnswers(*(np.asarray(a)[None] for a in answers)), names, warn=True)
     return {name: float(values[0]) for name, values in found.items()}
-
-
-def positions_in(classes, labels) -> np.ndarray:
-    """Position of each label among the classes, -1 where it is none of them."""
-    labels = np.asarray(labels)
-    positions = np.full(labels.shape, -1)
-    for k, name in enumerate(classes):
-        positions[labels == name] = k
-    return positions
 
 
 def make_open_set_scorer(name):

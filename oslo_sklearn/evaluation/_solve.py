@@ -15,9 +15,9 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
 from ..base import FewShotOpenSetClassifier
-from ..pipeline import last_step
+from ..metrics.registry import positions_in
+from ..pipeline import last_step, transduce
 from ..solvers.pool_gram import TaskPool
-from ._scorer import positions_in, transduce
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
 _BATCH_BYTES = 2**26  # gathered rows in memory at once

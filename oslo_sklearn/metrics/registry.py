@@ -113,6 +113,15 @@ def check_names(names, argument: str) -> tuple[str, ...]:
     return names
 
 
+def positions_in(classes, labels) -> np.ndarray:
+    """Position of each label among the classes, -1 where it is none of them."""
+    labels = np.asarray(labels)
+    positions = np.full(labels.shape, -1)
+    for k, name in enumerate(classes):
+        positions[labels == name] = k
+    return positions
+
+
 def measure(answers: TaskAnswers, names=DEFAULT, *, warn: bool = False) -> dict[str, np.ndarray]:
     """Metrics of tasks by name, each of shape (n_tasks,), nan where a task leaves it undefined."""
     with warnings.catch_warnings():
