@@ -29,7 +29,12 @@ def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | floa
     if center is None:
         return x, 0.0
     center = center[..., None, :]
-    return x - center, 16 * torch.finfo(x.dtype).eps * center.abs()
+    return x - center, noise_of(center)
+
+
+def noise_of(center: Tensor) -> Tensor:
+    """What is no more than rounding noise in rows from which this centre was subtracted."""
+    return 16 * torch.finfo(center.dtype).eps * center.abs()
 
 
 def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:

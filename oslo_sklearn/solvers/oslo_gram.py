@@ -9,7 +9,7 @@ and weights :math:`w_k` all that a step needs is :math:`C w_k`:
 
 where :math:`G` is the Gram matrix of the pool, computed once, and the means are over the rows that
 a task is centred on. A step costs :math:`n^2 K` instead of :math:`2 n d K`. Where that does not
-pay, or where float rounding would show, the same loop runs on the rows themselves.
+pay, or where float rounding would show, the same step runs on the rows themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ from .pool_gram import (
 )
 
 _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
-_GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from memory
+# Measured nanoseconds of one core; only their ratios matter. Of a multiply-add of the Gram matrix,
+# of an entry that a task gathers, and of a product with such an entry.
+_MATRIX_COST = 0.011
+_GATHER_COST = {"numba": 2.7, "torch": 17.0, "rows": 3.4}
+_PRODUCT_COST = {"numba": 0.06, "torch": 0.16, "rows": 0.07}
 
 
 def solve_oslo_tasks(
@@ -70,7 +74,8 @@ def solve_oslo_tasks(
     normalize : bool
         As OSLO's parameters.
     engine : {"auto", "numba", "torch"}
-        "auto" compiles on the CPU if numba is installed and there are many tasks.
+        How tasks are solved out of the Gram matrix. "auto" compiles on the CPU if numba is
+        installed and there are many tasks. Rows are always torch's.
     form : {"auto", "gram", "direct"}
         "auto" takes the cheaper. Under "gram", tasks that rounding would show in (rows close
         together but far from the pool's mean, prototypes that all but cancel out) are still
@@ -100,11 +105,12 @@ def solve_oslo_tasks(
         model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps
     )
     with torch.no_grad():
-        answers = _solve(problem, pool, _choose_engine(engine, problem, pool), form)
+        answers = _solve(problem, pool, engine, form)
     return answers if isinstance(X, Tensor) else TaskAnswers(*(a.numpy() for a in answers))
 
 
 def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
+    """Depends on the call alone: a run resumed in another process must find the same numbers."""
     if engine != "auto":
         return engine
     many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
@@ -114,56 +120,54 @@ def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
 
 
 def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswers:
-    run = _solve_compiled if engine == "numba" else solve_batched
     has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
     used = used_rows(pool, problem.rows)
-    if (
-        not has_cosines
-        or form == "direct"
-        or (form == "auto" and not _gram_pays(problem, pool, used))
-    ):
-        return run(problem, pool, False)[0]
+    if not has_cosines or form == "direct":
+        return solve_batched(problem, pool, False)[0]
+    engine = _choose_engine(engine, problem, pool)
+    if form == "auto" and not _gram_pays(problem, pool, used, engine):
+        return solve_batched(problem, pool, False)[0]
     gram, rows = task_gram(
         pool, problem.rows, used, shift=problem.n_center > 0, whole=engine == "torch"
     )
-    answers, sound = run(problem._replace(rows=rows), gram, True)
+    in_gram = problem._replace(rows=rows)
+    if engine == "numba":
+        answers, sound = _solve_compiled(in_gram, gram)
+    else:
+        answers, sound = solve_batched(in_gram, gram, True)
     if not sound.all():
         at = (~sound).nonzero()[:, 0]
         again = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
-        for whole, part in zip(answers, run(again, pool, False)[0], strict=True):
+        for whole, part in zip(answers, solve_batched(again, pool, False)[0], strict=True):
             whole[:, :, at] = part
     return answers
 
 
-def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
+def _gram_pays(problem: Problem, pool: Tensor, used: Tensor, engine: str) -> bool:
     n_pool, n_features = len(used), pool.shape[1]
     n_tasks, n_rows = problem.rows.shape
-    if not gram_fits(n_pool, pool.dtype):
-        return False
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
-    gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run
-    gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
-    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
-    return gram < direct
+
+    def cost(kind):
+        return _GATHER_COST[kind] + n_products * _PRODUCT_COST[kind]
+
+    gram = n_pool**2 * n_features * _MATRIX_COST + n_tasks * n_rows**2 * cost(engine)
+    direct = n_tasks * n_rows * n_features * cost("rows")
+    return gram < direct and gram_fits(n_pool, pool.dtype)
 
 
-def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
+def _solve_compiled(problem: Problem, gram: Tensor) -> tuple[TaskAnswers, Tensor]:
     from ._oslo_numba import solve_range
 
-    answers = empty_answers(problem, pool)
+    answers = empty_answers(problem, gram)
     n_tasks = len(problem.rows)
     sound = torch.empty(n_tasks, dtype=torch.bool)
-    noise = 16 * torch.finfo(pool.dtype).eps if problem.normalize else 0.0
-    rows = np.ascontiguousarray(problem.rows.numpy())
-    place = np.arange(rows.shape[1])[None]
-    if is_gram:
-        rows, place = ascending(rows)
+    rows, place = ascending(problem.rows.numpy())
     shared = (
-        np.ascontiguousarray(pool.numpy()), is_gram, rows, place,
+        np.ascontiguousarray(gram.numpy()), rows, place,
         np.ascontiguousarray(problem.labels.numpy(), dtype=np.int64), problem.n_classes,
-        problem.n_center, pool.numpy().dtype.type(noise), np.array(floors(pool.dtype)),
-        bool(problem.normalize), problem.cosine, bool(problem.model.inlierness),
-        problem.lambdas.numpy(), np.array(problem.steps),
+        problem.n_center, np.array(floors(gram.dtype)), bool(problem.normalize), problem.cosine,
+        bool(problem.model.inlierness), problem.lambdas.numpy(), np.array(problem.steps),
     )  # fmt: skip
     results = answers.codes.numpy(), answers.outlierness.numpy(), sound.numpy()
     share_out_tasks(lambda *part: solve_range(*shared, *part, *results), n_tasks)

@@ -17,7 +17,7 @@ from torch import Tensor
 from .geometry import center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
-_TILE = 192  # rows of the Gram matrix, made at once
+_TILE = 384  # rows of the Gram matrix, made at once
 _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
 
 
@@ -110,10 +110,11 @@ def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
-    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
+    """Gram matrix of unit rows or, if tasks centre their rows, of rows around the pool's mean.
 
-    The latter keeps what centring takes away small, and entries of at most 1 what is squared.
-    Unless the matrix must be `whole`, its upper triangle may be left empty.
+    Shift by the pool's mean first, so that later centring subtracts little. Scale to entries of at
+    most 1, so that squares do not overflow. Unless the matrix must be `whole`, its upper triangle
+    may be left empty.
     """
     if shift:
         pool = pool - pool.mean(0)
@@ -139,8 +140,9 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
     products = np.empty((len(rows), len(rows)), rows.dtype)
 
     def multiply(first):
-        last = first + _TILE
-        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
+        tile, last = rows[first : first + _TILE], first + _TILE
+        products[first:last, first:last] = tile @ tile.T  # the BLAS makes half of it and mirrors
+        np.matmul(tile, rows[:first].T, out=products[first:last, :first])
 
     with one_blas_thread():
         _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
