@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
-from functools import partial
 
 import numpy as np
 import torch
@@ -17,21 +15,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ._dask import decide_on_dask, in_memory, is_dask, lazy_answer, names_of, per_row, solve_on_dask
-from ._devices import check_device, choose_device, common_dtype, enough_threads
-from ._results import (
-    QUERY_ATTRIBUTES,
-    Answer,
-    Solution,
-    State,
-    Transduction,
-    as_batch,
-    first,
-    join,
-)
-from ._threshold import check_outlier_label, decide_threshold, mark_outliers
+from ._collections import adapter_of, in_memory, or_by_adapter
+from ._decision import Otsu, Rule, Scores, choose_rule
+from ._devices import check_device, check_dtype, choose_device, common_dtype, enough_threads
+from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, Transduction, as_batch, first, join
+from ._threshold import check_outlier_label, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
-from .solvers.geometry import Task, prepare_rows
+from .solvers.geometry import Task, mean_row, prepare_rows
 
 _MAX_STORED_BYTES = 2**30
 _TILE_ENTRIES = 2**23  # of rows that are answered at once
@@ -58,10 +48,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _batched = True
     # Where each call solves anew, they all start from the one seed that was drawn at fit.
     _seed: int | None = None
-    # The score at which a row is as likely in as out, where the method has one.
-    _natural_zero: float | None = None
-    # Whether that score alone is the automatic threshold, or midway between it and Otsu's.
-    _zero_decides = False
+    # The rule of ``threshold="auto"``.
+    _decision: Rule = Otsu()
 
     _parameter_constraints: dict = {
         "center": [StrOptions({"task", "support"}), "array-like", None],
@@ -95,8 +83,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             deferred: each later call takes the rows it is given as the query and solves anew.
             A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
             has as many rows as its X.
-            A Dask array or DataFrame stays where it is; attributes with a row per query row are
-            then lazy, too.
+            A collection such as a Dask array or DataFrame stays where it is; attributes with a
+            row per query row are then lazy, too.
 
         Returns
         -------
@@ -122,17 +110,19 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             check_outlier_label(self.outlier_label, self.classes_)
         for name in QUERY_ATTRIBUTES:
             vars(self).pop(name, None)
-        self._state = self._support = self._seed = self._histogram = None
+        self._state = self._support = self._seed = self._scores = None
         self.n_iter_ = max(1, getattr(self, "max_iter", 1))
 
-        if is_dask(query_X):
-            solution, answer = solve_on_dask(self, support, codes, query_X)
-            self._keep_query_attributes(solution, answer)
+        adapter = adapter_of(query_X)
+        if adapter is not None:
+            adapter(self).fit(support, codes, query_X)
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
             solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
             self._keep_state(solution)
             self._keep_query_attributes(solution, answer)
+            self.labels_ = self._label(answer)
+            self._scores = Scores(self.outlierness_)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -140,28 +130,25 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         else:
             solution, _ = self._solve_one(support, codes, None, _stays(support_X))
             self._keep_state(solution)
+        if not getattr(self, "converged_", True) and self.tol > 0:
+            warnings.warn(
+                f"{type(self).__name__} did not converge to tol={self.tol} in "
+                f"max_iter={self.max_iter} steps.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _check_params(self) -> None:
         self._check_constraints(self._parameter_constraints)
-        self._check_decision()
+        self._rule()
         check_device(self.device)
-        if self.dtype is not None:
-            try:
-                known = np.dtype(self.dtype) in (np.float32, np.float64)
-            except TypeError:
-                known = False
-            if not known:
-                raise ValueError(f"dtype={self.dtype!r}: expected None, 'float32' or 'float64'.")
+        check_dtype(self.dtype)
 
-    def _check_decision(self) -> None:
-        """The parameters that may change without a refit."""
+    def _rule(self) -> Rule:
+        """The decision rule that the parameters ask for; they may change without a refit."""
         names = ("threshold", "contamination")
         self._check_constraints({name: self._parameter_constraints[name] for name in names})
-        if self.contamination is not None and not isinstance(self.threshold, str):
-            raise ValueError(
-                f"threshold={self.threshold!r} and contamination={self.contamination!r} both set "
-                "the decision: leave threshold='auto' or contamination=None."
-            )
+        return choose_rule(self._decision, self.threshold, self.contamination)
 
     def _check_constraints(self, constraints: dict) -> None:
         # As _validate_params does, which spends most of its time on finding the names.
@@ -169,7 +156,15 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         validate_parameter_constraints(constraints, params, caller_name=type(self).__name__)
 
     def _needs_query(self) -> bool:
-        return self._transductive or (isinstance(self.center, str) and self.center == "task")
+        return self._is_transductive() or self._centers_on_task()
+
+    def _is_transductive(self) -> bool:
+        """Whether solving takes more of the query than its mean."""
+        return self._transductive
+
+    def _centers_on_task(self) -> bool:
+        center = getattr(self, "center", None)
+        return isinstance(center, str) and center == "task"
 
     def _draw_seed(self) -> int:
         if self._seed is not None:
@@ -179,7 +174,10 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     # What a query that is not in memory is asked for.
 
     def _solves_by_sums(self) -> bool:
-        """Whether ``_solve_by_sums(support, labels, blocks) -> Solution`` is there."""
+        """Whether ``_solve_by_sums(support, labels, blocks) -> Solution`` is there.
+
+        ``blocks.center`` is what to subtract, and ``blocks.add_up`` sums over the query.
+        """
         return False
 
     def _score_bounds(self) -> tuple[float, float] | None:
@@ -201,7 +199,9 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     @torch.inference_mode()
     def _solve_batch(self, rows: list[Tensor], labels: Tensor, n_classes: int):
         """Solve tasks of one shape: supports ``(B, s, d)`` and, where given, queries."""
-        center = self._find_center(rows)
+        return self._solve_around(self._find_center(rows), rows, labels, n_classes)
+
+    def _solve_around(self, center: Tensor | None, rows: list[Tensor], labels, n_classes: int):
         support, *queries = (self._prepare(tensor, center) for tensor in rows)
         query = queries[0] if queries else None
         solution = self._solve(Task(support, labels, query, n_classes))
@@ -216,13 +216,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         if self.center is None:
             return None
         if isinstance(self.center, str):
-            if self.center == "support":
-                rows = rows[:1]
-            n_rows = sum(tensor.shape[1] for tensor in rows)
-            center = sum(tensor.sum(1) for tensor in rows) / n_rows
-            if not math.isfinite(float(center.sum())):  # the sum of huge rows overflows
-                center = sum((tensor / n_rows).sum(1) for tensor in rows)
-            return center
+            return mean_row(rows[:1] if self.center == "support" else rows)
         return check_center(self.center, rows[0])[None]
 
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
@@ -231,8 +225,6 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _answer(self, X) -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
         check_is_fitted(self)
-        if is_dask(X):
-            return lazy_answer(self, X)
         rows = check_rows(self, X, "X")
         if self._support is not None:
             if len(rows) == 1:
@@ -240,7 +232,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
                     f"{type(self).__name__} was fitted without query_X, so it solves a task whose "
                     "query is the rows of this call, and this call has one row. Pass the whole "
                     "batch, or fit(support_X, support_y, query_X) first.",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
             support, codes = self._support
             solution, answer = self._solve_one(as_tensor(support), codes, rows, _stays(X))
@@ -282,58 +274,46 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             "inlierness_": answer.inlierness,
         }
         assignments = answer.proba if answer.assignments is None else answer.assignments
-        if isinstance(assignments, list) or (
-            assignments is not None and is_worth_storing(assignments.nbytes)
-        ):
+        if not isinstance(assignments, Tensor) or is_worth_storing(assignments.nbytes):
             found["assignments_"] = assignments
         for name, tensor in found.items():
             if tensor is not None:
                 setattr(self, name, first(tensor))
         self.center_ = self._state["center"]
-        self.labels_ = self._label(answer)
         if solution.converged is not None:
             self.converged_ = bool(solution.converged[0])
-            if not self.converged_ and self.tol > 0:
-                warnings.warn(
-                    f"{type(self).__name__} did not converge to tol={self.tol} in "
-                    f"max_iter={self.max_iter} steps.",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
 
     def _label(self, answer: Answer) -> np.ndarray:
         codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
-        return per_row(self.classes_.take, first(codes))
+        return self.classes_.take(first(codes))
 
     @property
     def threshold_(self) -> np.float64:
         """Score above which a row is an outlier, from the query's scores and the parameters."""
         check_is_fitted(self)
-        if not hasattr(self, "outlierness_") and isinstance(self.threshold, str):
+        rule = self._rule()
+        if rule.needs_scores and self._scores is None:
             raise AttributeError(
                 "threshold_ comes from the query's scores: fit(support_X, support_y, query_X), or "
                 "set a numeric threshold."
             )
-        return self._decide(getattr(self, "outlierness_", None))
+        return rule.threshold(self._scores)
 
     def __dir__(self):
-        return names_of(self)
-
-    def _decide(self, scores: np.ndarray | None, lazy: bool = False) -> np.float64:
-        self._check_decision()
-        rule = {name: getattr(self, name) for name in ("threshold", "contamination")}
-        rule |= {"natural_zero": self._natural_zero, "zero_decides": self._zero_decides}
-        if is_dask(scores):
-            return decide_on_dask(self, scores, rule, lazy)
-        return decide_threshold(scores, **rule)
+        # As scikit-learn's, which reads all names and so would count the scores for a threshold.
+        names = set(object.__dir__(self))
+        if getattr(self, "_scores", None) is not None and not self._scores.is_counted:
+            names.remove("threshold_")
+        return [name for name in names if hasattr(self, name)]
 
     def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
-        stored = getattr(self, "outlierness_", scores)
-        return scores.astype(np.float64) > self._decide(stored, lazy=is_dask(scores))
+        known = Scores(scores) if self._scores is None else self._scores
+        return scores.astype(np.float64) > self._rule().threshold(known)
 
     # Answers.
 
+    @or_by_adapter
     def predict(self, X):
         """Label each row.
 
@@ -353,13 +333,23 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             return labels
         check_outlier_label(self.outlier_label, self.classes_)
         is_outlier = self._is_outlier(first(answer.outlierness))
-        mark = partial(mark_outliers, outlier_label=self.outlier_label)
-        return per_row(mark, labels, is_outlier)
+        return mark_outliers(labels, is_outlier, self.outlier_label)
 
     def fit_predict(self, support_X, support_y=None, query_X=None):
-        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``."""
+        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
+
+        Parameters
+        ----------
+        support_X, support_y, query_X
+            As for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_query,)
+        """
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
+    @or_by_adapter
     def predict_proba(self, X):
         """Probability of each known class, given that the row belongs to one.
 
@@ -373,6 +363,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         """
         return first(self._answer(X).proba)
 
+    @or_by_adapter
     def score_samples(self, X):
         """Outlierness of each row: higher means more outlying.
 
@@ -386,6 +377,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         """
         return first(self._answer(X).outlierness)
 
+    @or_by_adapter
     def transduce(self, X):
         """Everything about the rows out of one solve.
 

@@ -66,9 +66,9 @@ class DetectorBase(FewShotOpenSetClassifier):
             proba = SimpleShot()._infer(state, rows).proba
         return Answer(proba=proba, outlierness=self._score(state, rows))
 
-    def _needs_query(self) -> bool:
+    def _is_transductive(self) -> bool:
         own = isinstance(self.classifier, FewShotOpenSetClassifier)
-        return super()._needs_query() or (own and self.classifier._needs_query())
+        return super()._is_transductive() or (own and self.classifier._needs_query())
 
     def _fit_classifiers(self, task: Task) -> list:
         own = isinstance(self.classifier, FewShotOpenSetClassifier)

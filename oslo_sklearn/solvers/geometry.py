@@ -5,6 +5,7 @@ All functions take a leading batch axis of tasks: rows are ``(B, n, d)``, protot
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,15 @@ class Task(NamedTuple):
     labels: Tensor
     query: Tensor | None
     n_classes: int
+
+
+def mean_row(parts: list[Tensor]) -> Tensor:
+    """Mean ``(B, d)`` over the rows of all parts ``(B, n, d)``."""
+    n_rows = sum(part.shape[1] for part in parts)
+    mean = sum(part.sum(1) for part in parts) / n_rows
+    if not math.isfinite(float(mean.sum())):  # the sum of huge rows overflows
+        mean = sum((part / n_rows).sum(1) for part in parts)
+    return mean
 
 
 def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | float]:
