@@ -32,6 +32,13 @@ def check_device(device) -> torch.device | None:
     return found
 
 
+def fastest_device() -> torch.device:
+    """The first of cuda, mps and cpu that is there."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
 def check_dtype(dtype) -> None:
     """Refuse types that are not computed in."""
     try:

@@ -12,8 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
-from .._validation import check_rows
-from ..tasks import _encode
+from .._validation import check_rows, encode_labels
 
 
 class TaskBatch(NamedTuple):
@@ -35,7 +34,7 @@ class LabelledPool:
 
     def __init__(self, X, y):
         self.X = X
-        self.labels, self.codes = _encode(y)
+        self.labels, self.codes = encode_labels(y)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if n_rows != len(self.codes):
             raise ValueError(f"X and y must have as many rows; got {n_rows} and {len(self.codes)}.")

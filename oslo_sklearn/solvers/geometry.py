@@ -82,6 +82,21 @@ def prepare_rows(x: Tensor, center: Tensor | None, normalize: bool) -> Tensor:
     return unit_rows(x, noise) if normalize else x
 
 
+def euclidean_distances(rows: Tensor, points: Tensor) -> Tensor:
+    """Euclidean distances ``(B, n, m)``, from differences.
+
+    Expanding the square would lose half the digits of a small distance, and rows that repeat a
+    point would not be at distance 0.
+    """
+    return torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def squared_distances(rows: Tensor, points: Tensor) -> Tensor:
+    """``(B, n, m)``, out of products: fast, and precise for what lies near the origin."""
+    squares = rows.square().sum(-1)[..., None] + points.square().sum(-1)[..., None, :]
+    return squares - 2 * product(rows, points.mT)
+
+
 def product(a: Tensor, b: Tensor) -> Tensor:
     """``a @ b``; a single task on the CPU goes through NumPy.
 

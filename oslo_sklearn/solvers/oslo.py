@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import one_hot, product, unit_prototypes
+from .geometry import one_hot, product, squared_distances, unit_prototypes
 
 
 class OSLOModel(NamedTuple):
@@ -32,11 +32,9 @@ class OSLOModel(NamedTuple):
 
     def log_p(self, rows: Tensor, prototypes: Tensor) -> Tensor:
         """Log-likelihood ``(B, n, K)``; with the cosine, rows are of unit norm or zero."""
-        products = product(rows, prototypes.mT)
         if self.likelihood == "cosine":
-            return products
-        squares = rows.square().sum(-1)[..., None] + prototypes.square().sum(-1)[..., None, :]
-        return products - squares / 2
+            return product(rows, prototypes.mT)
+        return squared_distances(rows, prototypes) / -2
 
     def on_model(self, weighted_sum: Tensor, weights: Tensor) -> Tensor:
         """The prototypes that maximise the likelihood of rows summed up with their weights."""
