@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.metadata_routing import UNUSED
@@ -21,7 +19,9 @@ from ._devices import check_device, check_dtype, choose_device, common_dtype, en
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, Transduction, as_batch, first, join
 from ._threshold import check_outlier_label, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
+from ._warnings import warn_of_a_single_row, warn_of_no_convergence
 from .solvers.geometry import Task, mean_row, prepare_rows
+from .solvers.pool_gram import TaskPool
 
 _MAX_STORED_BYTES = 2**30
 _TILE_ENTRIES = 2**23  # of rows that are answered at once
@@ -48,8 +48,9 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _batched = True
     # Where each call solves anew, they all start from the one seed that was drawn at fit.
     _seed: int | None = None
-    # The rule of ``threshold="auto"``.
+    # The rule of ``threshold="auto"``, and the query's scores that rules look at.
     _decision: Rule = Otsu()
+    _scores = None
 
     _parameter_constraints: dict = {
         "center": [StrOptions({"task", "support"}), "array-like", None],
@@ -131,12 +132,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             solution, _ = self._solve_one(support, codes, None, _stays(support_X))
             self._keep_state(solution)
         if not getattr(self, "converged_", True) and self.tol > 0:
-            warnings.warn(
-                f"{type(self).__name__} did not converge to tol={self.tol} in "
-                f"max_iter={self.max_iter} steps.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            warn_of_no_convergence(self)
 
     def _check_params(self) -> None:
         self._check_constraints(self._parameter_constraints)
@@ -184,6 +180,29 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         """The lowest and the highest score that the parameters allow, where known."""
         return None
 
+    # Many tasks that are index sets into one pool of rows.
+
+    def _solve_indexed(self, pool: TaskPool, tasks):
+        """Solve tasks without gathering their rows, where the method can and where that pays.
+
+        ``tasks`` has int arrays ``support (B, s)``, its ``labels``, ``query (B, n)`` and ``classes
+        (B, K)``. Returns class indices and scores ``(B, n)``, and which tasks ``(B,)`` are solved;
+        rows of the others must be gathered. None: all of them.
+        """
+
+    def _solves_as(self, cls: type) -> bool:
+        """Whether a subclass has left alone what `cls` solves tasks with."""
+        names = ("_solve", "_infer", "_solve_batch", "_find_center", "_prepare")
+        return all(getattr(type(self), name) is getattr(cls, name) for name in names)
+
+    def _pool_to_solve_in(self, pool: TaskPool, n_query: int):
+        """The pool where and in what type it is best solved in, and the centre of its tasks."""
+        device = choose_device(check_device(self.device), [pool.rows], n_query)
+        pool = pool.to(device, common_dtype([pool.rows], self.dtype))
+        if self.center is None or isinstance(self.center, str):
+            return pool, self.center
+        return pool, check_center(self.center, pool.rows)
+
     # Solving and answering: NumPy outside, torch inside.
 
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
@@ -228,12 +247,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         rows = check_rows(self, X, "X")
         if self._support is not None:
             if len(rows) == 1:
-                warnings.warn(
-                    f"{type(self).__name__} was fitted without query_X, so it solves a task whose "
-                    "query is the rows of this call, and this call has one row. Pass the whole "
-                    "batch, or fit(support_X, support_y, query_X) first.",
-                    stacklevel=4,
-                )
+                warn_of_a_single_row(self)
             support, codes = self._support
             solution, answer = self._solve_one(as_tensor(support), codes, rows, _stays(X))
             if answer.proba is not None:
@@ -302,7 +316,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def __dir__(self):
         # As scikit-learn's, which reads all names and so would count the scores for a threshold.
         names = set(object.__dir__(self))
-        if getattr(self, "_scores", None) is not None and not self._scores.is_counted:
+        if self._scores is not None and not self._scores.is_counted:
             names.remove("threshold_")
         return [name for name in names if hasattr(self, name)]
 
