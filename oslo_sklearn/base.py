@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
@@ -15,16 +14,14 @@ from torch import Tensor
 
 from ._collections import adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
-from ._devices import check_device, check_dtype, choose_device, common_dtype, enough_threads
-from ._results import QUERY_ATTRIBUTES, Answer, Solution, State, Transduction, as_batch, first, join
+from ._devices import check_device, check_dtype
+from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
+from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
-from ._validation import as_tensor, check_center, check_labels, check_rows
+from ._validation import as_tensor, check_labels, check_rows
 from ._warnings import warn_of_a_single_row, warn_of_no_convergence
-from .solvers.geometry import Task, mean_row, prepare_rows
-from .solvers.pool_gram import TaskPool
 
 _MAX_STORED_BYTES = 2**30
-_TILE_ENTRIES = 2**23  # of rows that are answered at once
 
 
 def is_worth_storing(n_bytes: int) -> bool:
@@ -32,7 +29,7 @@ def is_worth_storing(n_bytes: int) -> bool:
     return n_bytes <= _MAX_STORED_BYTES
 
 
-class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
+class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
     """Base class of all methods.
 
     A method writes ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``, both on
@@ -42,10 +39,6 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
-    # Whether the answer for a row depends on the query it came with.
-    _transductive = False
-    # Whether many tasks are solved at once faster than one after another.
-    _batched = True
     # Where each call solves anew, they all start from the one seed that was drawn at fit.
     _seed: int | None = None
     # The rule of ``threshold="auto"``, and the query's scores that rules look at.
@@ -61,14 +54,6 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         "device": "no_validation",
         "dtype": "no_validation",
     }
-
-    def _solve(self, task: Task) -> Solution:
-        """Solve a batch of tasks."""
-        raise NotImplementedError
-
-    def _infer(self, state: State, rows: Tensor) -> Answer:
-        """Answer prepared rows ``(B, n, d)`` from the state that ``_solve`` returned."""
-        raise NotImplementedError
 
     def fit(self, support_X, support_y=None, query_X=None):
         """Solve the task of a labelled support and an unlabelled query.
@@ -151,95 +136,10 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         params = {name: getattr(self, name) for name in constraints}
         validate_parameter_constraints(constraints, params, caller_name=type(self).__name__)
 
-    def _needs_query(self) -> bool:
-        return self._is_transductive() or self._centers_on_task()
-
-    def _is_transductive(self) -> bool:
-        """Whether solving takes more of the query than its mean."""
-        return self._transductive
-
-    def _centers_on_task(self) -> bool:
-        center = getattr(self, "center", None)
-        return isinstance(center, str) and center == "task"
-
     def _draw_seed(self) -> int:
         if self._seed is not None:
             return self._seed
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    # What a query that is not in memory is asked for.
-
-    def _solves_by_sums(self) -> bool:
-        """Whether ``_solve_by_sums(support, labels, blocks) -> Solution`` is there.
-
-        ``blocks.center`` is what to subtract, and ``blocks.add_up`` sums over the query.
-        """
-        return False
-
-    def _score_bounds(self) -> tuple[float, float] | None:
-        """The lowest and the highest score that the parameters allow, where known."""
-        return None
-
-    # Many tasks that are index sets into one pool of rows.
-
-    def _solve_indexed(self, pool: TaskPool, tasks):
-        """Solve tasks without gathering their rows, where the method can and where that pays.
-
-        ``tasks`` has int arrays ``support (B, s)``, its ``labels``, ``query (B, n)`` and ``classes
-        (B, K)``. Returns class indices and scores ``(B, n)``, and which tasks ``(B,)`` are solved;
-        rows of the others must be gathered. None: all of them.
-        """
-
-    def _solves_as(self, cls: type) -> bool:
-        """Whether a subclass has left alone what `cls` solves tasks with."""
-        names = ("_solve", "_infer", "_solve_batch", "_find_center", "_prepare")
-        return all(getattr(type(self), name) is getattr(cls, name) for name in names)
-
-    def _pool_to_solve_in(self, pool: TaskPool, n_query: int):
-        """The pool where and in what type it is best solved in, and the centre of its tasks."""
-        device = choose_device(check_device(self.device), [pool.rows], n_query)
-        pool = pool.to(device, common_dtype([pool.rows], self.dtype))
-        if self.center is None or isinstance(self.center, str):
-            return pool, self.center
-        return pool, check_center(self.center, pool.rows)
-
-    # Solving and answering: NumPy outside, torch inside.
-
-    def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
-        """Solve one task of validated rows, wherever and in whatever type is best."""
-        rows = [support] if query is None else [support, query]
-        device = choose_device(check_device(self.device), rows, len(self.classes_), stays)
-        dtype = common_dtype(rows, self.dtype)
-        rows = [tensor.to(device, dtype)[None] for tensor in rows]
-        labels = torch.from_numpy(codes).to(device)[None]
-        with enough_threads(sum(tensor.numel() for tensor in rows)):
-            return self._solve_batch(rows, labels, len(self.classes_))
-
-    @torch.inference_mode()
-    def _solve_batch(self, rows: list[Tensor], labels: Tensor, n_classes: int):
-        """Solve tasks of one shape: supports ``(B, s, d)`` and, where given, queries."""
-        return self._solve_around(self._find_center(rows), rows, labels, n_classes)
-
-    def _solve_around(self, center: Tensor | None, rows: list[Tensor], labels, n_classes: int):
-        support, *queries = (self._prepare(tensor, center) for tensor in rows)
-        query = queries[0] if queries else None
-        solution = self._solve(Task(support, labels, query, n_classes))
-        solution.state["center"] = center
-        answer = solution.answer
-        if query is not None and answer is None:
-            answer = self._infer(solution.state, query)
-        return solution, answer
-
-    def _find_center(self, rows: list[Tensor]) -> Tensor | None:
-        """The point to subtract, ``(B, d)``; rows are the support and, where given, the query."""
-        if self.center is None:
-            return None
-        if isinstance(self.center, str):
-            return mean_row(rows[:1] if self.center == "support" else rows)
-        return check_center(self.center, rows[0])[None]
-
-    def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
-        return prepare_rows(rows, center, self.normalize)
 
     def _answer(self, X) -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""
@@ -255,23 +155,6 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
             found = answer.outlierness
             return self._infer_tiles(solution.state, rows, found.device, found.dtype)
         return self._infer_tiles(*self._state_for(rows, _stays(X)))
-
-    def _state_for(self, rows: Tensor, stays: bool = False):
-        """The stored state, with rows to be answered from it: where, and in what type."""
-        arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
-        dtype = common_dtype([rows, *arrays], self.dtype)
-        device = choose_device(check_device(self.device), [rows], len(self.classes_), stays)
-        state = {name: as_batch(value, device, dtype) for name, value in self._state.items()}
-        return state, rows, device, dtype
-
-    @torch.inference_mode()
-    def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
-        """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
-        size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
-        tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
-        with enough_threads(rows.numel()):
-            found = [keep(self._infer(state, self._prepare(t, state["center"]))) for t in tiles]
-        return found[0] if len(found) == 1 else join(found)
 
     # Fitted attributes.
 

@@ -11,7 +11,8 @@ from sklearn.utils._param_validation import HasMethods
 from torch import Tensor
 
 from .._docs import shared_docs
-from ..base import Answer, FewShotOpenSetClassifier, Solution, State
+from .._results import State
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines._simpleshot import SimpleShot
 from ..pipeline import last_step
 from ..solvers.geometry import Task

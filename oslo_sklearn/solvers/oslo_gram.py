@@ -29,12 +29,13 @@ from .pool_gram import (
     share_out_tasks,
 )
 
-_WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
-# Measured nanoseconds of one core; only their ratios matter. Of a multiply-add of the Gram matrix,
-# of an entry that a task gathers, and of a product with such an entry.
+# Measured nanoseconds of one core. Of a multiply-add of the Gram matrix, of an entry that a task
+# gathers, and of a product with such an entry.
 _MATRIX_COST = 0.011
 _GATHER_COST = {"numba": 2.7, "torch": 17.0, "rows": 3.4}
 _PRODUCT_COST = {"numba": 0.06, "torch": 0.16, "rows": 0.07}
+_WORTH_IMPORTING = 0.25e9  # what compiled code must save; importing numba takes twice that, once
+_WORTH_COMPILING = 8e9
 
 
 def solve_oslo_tasks(
@@ -73,8 +74,9 @@ def solve_oslo_tasks(
     normalize : bool
         As OSLO's parameters.
     engine : {"auto", "numba", "torch"}
-        How tasks are solved out of the Gram matrix. "auto" compiles on the CPU if numba is
-        installed and there are many tasks. Rows are always torch's.
+        How tasks are solved out of the Gram matrix. "auto" takes compiled code on the CPU if numba
+        is installed and enough time is saved: little if the code is on disk already, more than
+        compiling takes if it is not. Rows are always torch's.
     form : {"auto", "gram", "direct"}
         "auto" takes the cheaper. Under "gram", tasks that rounding would show in (rows close
         together but far from the pool's mean, prototypes that all but cancel out) are still
@@ -108,26 +110,13 @@ def solve_oslo_tasks(
     return TaskAnswers(*(a.numpy() for a in answers)) if isinstance(X, np.ndarray) else answers
 
 
-def _choose_engine(engine: str, problem: Problem, pool: TaskPool) -> str:
-    """Depends on the call alone: a run resumed in another process must find the same numbers."""
-    if engine != "auto":
-        return engine
-    many = pool.n_tasks * len(problem.lambdas) >= _WORTH_COMPILING
-    if pool.rows.device.type != "cpu" or not many:
-        return "torch"
-    return "numba" if compiles("_oslo_numba") else "torch"
-
-
 def _solve(problem: Problem, pool: TaskPool, engine: str, form: str) -> TaskAnswers:
-    has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
-    if not has_cosines or form == "direct":
+    way = _choose_way(problem, pool, engine, form)
+    if way == "rows":
         return solve_batched(problem, pool.rows, False)[0]
-    engine = _choose_engine(engine, problem, pool)
-    if form == "auto" and not _gram_pays(problem, pool, engine):
-        return solve_batched(problem, pool.rows, False)[0]
-    gram = pool.gram(shift=problem.n_center > 0, whole=engine == "torch")
+    gram = pool.gram(shift=problem.n_center > 0, whole=way == "torch")
     in_gram = problem._replace(rows=pool.places(problem.rows))
-    if engine == "numba":
+    if way == "numba":
         answers, sound = _solve_compiled(in_gram, gram)
     else:
         answers, sound = solve_batched(in_gram, gram, True)
@@ -139,17 +128,37 @@ def _solve(problem: Problem, pool: TaskPool, engine: str, form: str) -> TaskAnsw
     return answers
 
 
-def _gram_pays(problem: Problem, pool: TaskPool, engine: str) -> bool:
-    if not pool.gram_fits():
-        return False
+def _choose_way(problem: Problem, pool: TaskPool, engine: str, form: str) -> str:
+    """ "rows", or the engine for the Gram matrix; the same for all batches of the pool's tasks."""
+    has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
+    if not has_cosines or form == "direct" or (form == "auto" and not pool.gram_fits()):
+        return "rows"
+    costs = _costs(problem, pool)
+    if form == "gram":
+        del costs["rows"]
+    if engine == "auto":
+        compiled = costs.pop("numba")
+        saved = min(costs.values()) - compiled
+        on_cpu = pool.rows.device.type == "cpu"
+        if (
+            on_cpu
+            and saved > _WORTH_IMPORTING
+            and compiles("_oslo_numba", saved > _WORTH_COMPILING)
+        ):
+            return "numba"
+    else:
+        costs = {kind: cost for kind, cost in costs.items() if kind in (engine, "rows")}
+    return min(costs, key=costs.get)
+
+
+def _costs(problem: Problem, pool: TaskPool) -> dict[str, float]:
+    """Nanoseconds that all tasks of the pool take, by each way to solve them."""
     n_pool, n_features = len(pool.used), pool.rows.shape[1]
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
-
-    def cost(kind):
-        return _GATHER_COST[kind] + n_products * _PRODUCT_COST[kind]
-
-    gram = n_pool**2 * n_features * _MATRIX_COST + pool.n_pairs * cost(engine)
-    return gram < pool.n_task_rows * n_features * cost("rows")
+    each = {kind: _GATHER_COST[kind] + n_products * _PRODUCT_COST[kind] for kind in _GATHER_COST}
+    matrix = n_pool**2 * n_features * _MATRIX_COST
+    costs = {kind: matrix + pool.n_pairs * each[kind] for kind in ("numba", "torch")}
+    return costs | {"rows": pool.n_task_rows * n_features * each["rows"]}
 
 
 def _solve_compiled(problem: Problem, gram: Tensor) -> tuple[TaskAnswers, Tensor]:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from functools import cache, cached_property
+from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -236,10 +237,22 @@ def _run_threads(work, parts) -> None:
         list(threads.map(work, parts))
 
 
-def compiles(module: str) -> bool:
-    """Whether a module of compiled loops can be had."""
+def compiles(module: str, pays: bool = True) -> bool:
+    """Whether a module's compiled ``solve_range`` can be had at once or, if that `pays`, compiled.
+
+    Compiling takes seconds. numba keeps the result on disk, so it is needed once on a machine.
+    """
     try:
-        importlib.import_module(f"{__package__}.{module}")
+        found = importlib.import_module(f"{__package__}.{module}")
     except (ImportError, RuntimeError):  # numba is not installed, or has nowhere to keep its code
         return False
-    return True
+    return pays or _is_compiled(found)
+
+
+def _is_compiled(module) -> bool:
+    """Whether it was compiled by this process, or by another one since the source changed."""
+    if module.solve_range.signatures:
+        return True
+    folder, source = Path(module.solve_range.stats.cache_path), Path(module.__file__)
+    kept = folder.glob(f"{source.stem}.solve_range-*.nbi")
+    return any(index.stat().st_mtime >= source.stat().st_mtime for index in kept)
