@@ -7,6 +7,7 @@ import numbers
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._decision import Zero
 from ._docs import shared_docs
 from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import AdaptiveModel, solve_adaptive
@@ -119,8 +120,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     """
 
     _transductive = True
-    _natural_zero = 0.0
-    _zero_decides = True
+    _decision = Zero()
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,

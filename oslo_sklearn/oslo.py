@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
 from ._validation import check_rows
@@ -114,7 +115,7 @@ class OSLO(FewShotOpenSetClassifier):
     """
 
     _transductive = True
-    _natural_zero = 0.0
+    _decision = Midway()
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -271,13 +272,12 @@ class OSLO(FewShotOpenSetClassifier):
         return [tensor.cpu().numpy() for tensor in answers]
 
     def _solves_by_sums(self) -> bool:
-        # A subclass with another solver has other sums.
-        return type(self)._solve is OSLO._solve
+        return self._solves_as(OSLO)  # a subclass with another solver has other sums
 
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
         """Solve one task of whose query only sums are at hand."""
         n_classes = len(self.classes_)
-        center = self._find_center([support])
+        center = blocks.center
         support = self._prepare(support, center)
         origin = support.mean(1) if self.likelihood == "gaussian" else None
         start = self._start(Task(support, labels, None, n_classes))
@@ -300,9 +300,9 @@ class OSLO(FewShotOpenSetClassifier):
         )
         objective = found.objective.to(support.dtype)[None]
         if found.is_open:
-            values = objective[0].numpy()
-            closing = blocks.summed(OSLO._sum_step, size, state(found.path))
-            objective = [closing.map_blocks(_close, values, chunks=(len(values),), meta=values[:0])]
+            objective = blocks.later(
+                _close, objective[0].numpy(), OSLO._sum_step, size, state(found.path)
+            )
         prototypes = found.path[None, -1]
         return Solution(
             state(found.path),

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ._dask import is_dask, transform_blocks
+from ._collections import or_by_adapter
 from ._validation import check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
@@ -35,6 +35,7 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._learn(check_rows(self, X, "X", reset=True))
         return self
 
+    @or_by_adapter
     def transform(self, X):
         """Transform rows.
 
@@ -48,8 +49,6 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Of a Dask array or DataFrame, a Dask array.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return transform_blocks(self, X)
         rows = check_rows(self, X, "X")
         mapped = self._map(rows)
         # The caller's memory, which may be read-only, is not handed out.

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._files import write_whole
+
 
 class Configuration(NamedTuple):
     """Digests of everything that a row's numbers depend on."""
@@ -134,17 +136,14 @@ class RowCache:
         ordered = sorted(
             self.rows.values(), key=lambda record: (place.get(record[0], len(place)), record[:2])
         )
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        try:
-            if self._is_parquet:
-                import pandas as pd
+        if self._is_parquet:
+            import pandas as pd
 
-                pd.DataFrame(ordered, columns=self.header).to_parquet(temporary, index=False)
-            else:
-                temporary.write_bytes(b"".join(_lines([self.header, *ordered])))
-            os.replace(temporary, self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+            frame = pd.DataFrame(ordered, columns=self.header)
+            write_whole(self.path, lambda file: frame.to_parquet(file, index=False))
+        else:
+            text = b"".join(_lines([self.header, *ordered]))
+            write_whole(self.path, lambda file: file.write(text))
         if self._is_parquet:
             self._journal.unlink(missing_ok=True)
 

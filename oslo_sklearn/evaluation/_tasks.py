@@ -12,9 +12,8 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
-from .._validation import check_rows
+from .._validation import check_rows, encode_labels
 from ..solvers.pool_gram import TaskPool
-from ..tasks import _encode
 
 
 class TaskBatch(NamedTuple):
@@ -36,7 +35,7 @@ class LabelledPool:
 
     def __init__(self, X, y):
         self.X = X
-        self.labels, self.codes = _encode(y)
+        self.labels, self.codes = encode_labels(y)
         self._indexed = None, None
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if n_rows != len(self.codes):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from functools import cache, cached_property
+from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from torch import Tensor
 from .geometry import center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
-_TILE = 192  # rows of the Gram matrix, made at once
+_TILE = 384  # rows of the Gram matrix, made at once
 _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
 
 
@@ -161,10 +162,10 @@ def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
-    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
+    """Gram matrix of unit rows or, if tasks centre their rows, of rows around the pool's mean.
 
-    Shift by the pool's mean first, so that later centring subtracts little, and scale entries to
-    at most 1, so that squares stay small. Unless the matrix must be `whole`, its upper triangle
+    Shift by the pool's mean first, so that later centring subtracts little. Scale to entries of at
+    most 1, so that squares do not overflow. Unless the matrix must be `whole`, its upper triangle
     may be left empty.
     """
     if shift:
@@ -191,8 +192,9 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
     products = np.empty((len(rows), len(rows)), rows.dtype)
 
     def multiply(first):
-        last = first + _TILE
-        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
+        tile, last = rows[first : first + _TILE], first + _TILE
+        products[first:last, first:last] = tile @ tile.T  # the BLAS makes half of it and mirrors
+        np.matmul(tile, rows[:first].T, out=products[first:last, :first])
 
     with one_blas_thread():
         _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
@@ -235,10 +237,22 @@ def _run_threads(work, parts) -> None:
         list(threads.map(work, parts))
 
 
-def compiles(module: str) -> bool:
-    """Whether a module of compiled loops can be had."""
+def compiles(module: str, pays: bool = True) -> bool:
+    """Whether a module's compiled ``solve_range`` can be had at once or, if that `pays`, compiled.
+
+    Compiling takes seconds. numba keeps the result on disk, so it is needed once on a machine.
+    """
     try:
-        importlib.import_module(f"{__package__}.{module}")
+        found = importlib.import_module(f"{__package__}.{module}")
     except (ImportError, RuntimeError):  # numba is not installed, or has nowhere to keep its code
         return False
-    return True
+    return pays or _is_compiled(found)
+
+
+def _is_compiled(module) -> bool:
+    """Whether it was compiled by this process, or by another one since the source changed."""
+    if module.solve_range.signatures:
+        return True
+    folder, source = Path(module.solve_range.stats.cache_path), Path(module.__file__)
+    kept = folder.glob(f"{source.stem}.solve_range-*.nbi")
+    return any(index.stat().st_mtime >= source.stat().st_mtime for index in kept)

@@ -147,9 +147,9 @@ def main():
 
     plain = {"plain loop": (lambda: plain_loop(X, y, few), N_PLAIN)}
     engines = {
-        "numba, direct": {"engine": "numba", "form": "direct"},
         "numba, Gram": {"engine": "numba", "form": "gram"},
         "torch, Gram": {"engine": "torch", "form": "gram"},
+        "torch, direct": {"engine": "torch", "form": "direct"},
     }
     report(
         {
