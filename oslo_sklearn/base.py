@@ -32,6 +32,7 @@ from ._results import (
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
 from ._validation import as_tensor, check_center, check_labels, check_rows
 from .solvers.geometry import Task, prepare_rows
+from .solvers.pool_gram import TaskPool
 
 _MAX_STORED_BYTES = 2**30
 _TILE_ENTRIES = 2**23  # of rows that are answered at once
@@ -185,6 +186,37 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _score_bounds(self) -> tuple[float, float] | None:
         """The lowest and the highest score that the parameters allow, where known."""
         return None
+
+    # Many tasks that are index sets into one pool of rows.
+
+    def _solve_indexed(self, pool: TaskPool, tasks):
+        """Solve tasks without gathering their rows, where the method can and where that pays.
+
+        Parameters
+        ----------
+        pool : TaskPool
+        tasks : object with int arrays of shape (B, ...)
+            ``support``, ``query`` and the support's ``labels``, with ``classes`` (B, K).
+
+        Returns
+        -------
+        answer : None or tuple of arrays (codes, scores, is_sound)
+            Class indices and outlierness (B, n), and (B,) which tasks are solved. Rows of the
+            others must be gathered, and those of all tasks where the answer is None.
+        """
+
+    def _solves_as(self, cls: type) -> bool:
+        """Whether a subclass has left alone what `cls` solves tasks with."""
+        names = ("_solve", "_infer", "_solve_batch", "_find_center", "_prepare")
+        return all(getattr(type(self), name) is getattr(cls, name) for name in names)
+
+    def _pool_to_solve_in(self, pool: TaskPool, n_query: int):
+        """The pool where and in what type it is best solved in, and the centre of its tasks."""
+        device = choose_device(check_device(self.device), [pool.rows], n_query)
+        pool = pool.to(device, common_dtype([pool.rows], self.dtype))
+        if self.center is None or isinstance(self.center, str):
+            return pool, self.center
+        return pool, check_center(self.center, pool.rows)
 
     # Solving and answering: NumPy outside, torch inside.
 

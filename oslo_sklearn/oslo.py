@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 
+import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -13,6 +14,7 @@ from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.geometry import Task, class_means, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
+from .solvers.oslo_gram import solve_oslo_tasks
 from .solvers.oslo_tiled import (
     StepSums,
     TiledRows,
@@ -241,6 +243,32 @@ class OSLO(FewShotOpenSetClassifier):
             converged=torch.tensor([False]),
         )
         return solution, answer
+
+    def _solve_indexed(self, pool, tasks):
+        found = self._solve_settings(pool, tasks, (self.max_iter,))
+        if found is None:
+            return None
+        codes, scores = (answers[0, 0] for answers in found)
+        return codes, scores, np.ones(len(codes), dtype=bool)
+
+    def _solve_settings(self, pool, tasks, max_iters, lambdas=None):
+        """Codes and scores (steps, settings, tasks, query rows), or None: see `_solve_indexed`."""
+        if self.tol > 0 or not self._solves_as(OSLO):
+            return None
+        pool, center = self._pool_to_solve_in(pool, tasks.query.size)
+        answers = solve_oslo_tasks(
+            self._model(),
+            pool,
+            tasks.support,
+            tasks.labels,
+            tasks.query,
+            tasks.classes.shape[1],
+            max_iters=max_iters,
+            lambdas=lambdas,
+            center=center,
+            normalize=self.normalize,
+        )
+        return [tensor.cpu().numpy() for tensor in answers]
 
     def _solves_by_sums(self) -> bool:
         # A subclass with another solver has other sums.

@@ -115,6 +115,9 @@ class CenterNormalize(_RowTransformer):
         else:
             self.center_ = check_center(self.center, rows).cpu().numpy()
 
+    def _learns_nothing(self):
+        return not isinstance(self.center, str)
+
     def _map(self, rows):
         center = None if self.center_ is None else torch.tensor(self.center_).to(rows)
         return prepare_rows(rows, center, self.normalize)
@@ -178,6 +181,9 @@ class PowerTransform(_RowTransformer):
 
     def _learn(self, rows):
         pass
+
+    def _learns_nothing(self):
+        return True
 
     def _map(self, rows):
         rows = (rows.clamp_min(0) + float(self.offset)).pow(float(self.power))

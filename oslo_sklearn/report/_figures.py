@@ -6,6 +6,7 @@ import warnings
 
 from .. import plotting
 from .._optional import require
+from ..metrics.registry import title_of
 from ..recipes import family_of, paper_methods
 from ..recipes._methods import STRONG_BASELINE
 from ..recipes._run import drop_small_classes
@@ -112,7 +113,7 @@ def _sweeps(rows, x, prefix=""):
             display = plotting.SweepDisplay.from_results(
                 part, x=x, metric=metric, ax=_new(6.4, 3.8)
             )
-            title = plotting.METRIC_NAMES[metric]
+            title = title_of(metric, long=True)
             caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
             figures[f"{prefix}{metric}_{shots}shot"] = (caption, display.figure_)
     return figures

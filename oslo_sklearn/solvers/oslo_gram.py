@@ -21,14 +21,12 @@ from torch import Tensor
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
 from .oslo import OSLOModel
 from .pool_gram import (
+    TaskPool,
     as_tensor,
     ascending,
     compiles,
-    gram_fits,
     index_tasks,
     share_out_tasks,
-    task_gram,
-    used_rows,
 )
 
 _WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
@@ -37,7 +35,7 @@ _GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from
 
 def solve_oslo_tasks(
     model: OSLOModel,
-    X: np.ndarray | Tensor,
+    X: np.ndarray | Tensor | TaskPool,
     support_idx: np.ndarray | Tensor,
     labels: np.ndarray | Tensor,
     query_idx: np.ndarray | Tensor,
@@ -55,8 +53,9 @@ def solve_oslo_tasks(
     Parameters
     ----------
     model : OSLOModel
-    X : ndarray or Tensor of shape (N, d)
-        The pool, finite. A read-only array is copied, a tensor never.
+    X : ndarray or Tensor of shape (N, d), or TaskPool
+        The pool, finite. A read-only array is copied, a tensor never. A TaskPool keeps its Gram
+        matrix for further calls.
     support_idx, query_idx : int array of shape (T, s) and (T, n)
         Rows of each task.
     labels : int array of shape (T, s)
@@ -81,13 +80,13 @@ def solve_oslo_tasks(
     -------
     answers : TaskAnswers
         ``codes`` and ``outlierness`` of shape ``(len(max_iters), M, T, n)``; arrays for an array,
-        tensors for a tensor.
+        tensors otherwise.
     """
     steps = tuple(int(step) for step in max_iters)
     if not steps or list(steps) != sorted(set(steps)) or steps[0] < 0:
         raise ValueError(f"max_iters must be ascending and not negative; got {max_iters!r}.")
-    pool = as_tensor(X)
-    if pool.dtype not in (torch.float32, torch.float64):
+    pool = X if isinstance(X, TaskPool) else as_tensor(X)
+    if isinstance(pool, Tensor) and pool.dtype not in (torch.float32, torch.float64):
         pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
     if lambdas is None:
         lambdas = [(model.lambda_z, model.lambda_xi)]
@@ -95,55 +94,47 @@ def solve_oslo_tasks(
         pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
     if center is None and not normalize and model.likelihood == "gaussian":
-        pool = pool - pool.mean(0)  # distances stay, and what is squared gets small
-    problem = Problem(
-        model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps
-    )
+        # Distances stay, and what is squared gets small.
+        pool = pool.around(pool.rows.mean(0), normalize)
+    lambdas = pool.rows.new_tensor(lambdas)
+    problem = Problem(model, labels, rows, n_classes, n_center, normalize, lambdas, steps)
     with torch.no_grad():
         answers = _solve(problem, pool, _choose_engine(engine, problem, pool), form)
-    return answers if isinstance(X, Tensor) else TaskAnswers(*(a.numpy() for a in answers))
+    return TaskAnswers(*(a.numpy() for a in answers)) if isinstance(X, np.ndarray) else answers
 
 
-def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
+def _choose_engine(engine: str, problem: Problem, pool: TaskPool) -> str:
     if engine != "auto":
         return engine
-    many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
-    if pool.device.type != "cpu" or not many:
+    many = pool.n_tasks * len(problem.lambdas) >= _WORTH_COMPILING
+    if pool.rows.device.type != "cpu" or not many:
         return "torch"
     return "numba" if compiles("_oslo_numba") else "torch"
 
 
-def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswers:
+def _solve(problem: Problem, pool: TaskPool, engine: str, form: str) -> TaskAnswers:
     run = _solve_compiled if engine == "numba" else solve_batched
     has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
-    used = used_rows(pool, problem.rows)
-    if (
-        not has_cosines
-        or form == "direct"
-        or (form == "auto" and not _gram_pays(problem, pool, used))
-    ):
-        return run(problem, pool, False)[0]
-    gram, rows = task_gram(
-        pool, problem.rows, used, shift=problem.n_center > 0, whole=engine == "torch"
-    )
-    answers, sound = run(problem._replace(rows=rows), gram, True)
+    if not has_cosines or form == "direct" or (form == "auto" and not _gram_pays(problem, pool)):
+        return run(problem, pool.rows, False)[0]
+    gram = pool.gram(shift=problem.n_center > 0, whole=engine == "torch")
+    answers, sound = run(problem._replace(rows=pool.places(problem.rows)), gram, True)
     if not sound.all():
         at = (~sound).nonzero()[:, 0]
         again = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
-        for whole, part in zip(answers, run(again, pool, False)[0], strict=True):
+        for whole, part in zip(answers, run(again, pool.rows, False)[0], strict=True):
             whole[:, :, at] = part
     return answers
 
 
-def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
-    n_pool, n_features = len(used), pool.shape[1]
-    n_tasks, n_rows = problem.rows.shape
-    if not gram_fits(n_pool, pool.dtype):
+def _gram_pays(problem: Problem, pool: TaskPool) -> bool:
+    if not pool.gram_fits():
         return False
+    n_pool, n_features = len(pool.used), pool.rows.shape[1]
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
     gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run
-    gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
-    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
+    gram += pool.n_pairs * (_GATHER_COST + n_products)
+    direct = pool.n_task_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
     return gram < direct
 
 

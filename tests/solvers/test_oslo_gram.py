@@ -203,14 +203,12 @@ def test_distances_far_from_the_origin(engine, form):
 
 def test_the_engine_depends_on_the_call_alone(monkeypatch):
     """A run that is resumed in another process must find the same numbers."""
-    X = torch.from_numpy(make_pool())
-    support, labels, query, n_classes = (torch.as_tensor(a) for a in draw_tasks(len(X)))
-    rows, lambdas = torch.cat([support, query], 1), X.new_ones(1, 2)
-    problem = Problem(COSINE, labels, rows, int(n_classes), 51, True, lambdas, (2,))
+    pool = pool_gram.TaskPool(torch.empty(300, 40), [np.zeros((7, 51), int)])
+    problem = Problem(COSINE, None, None, 5, 51, True, torch.ones(1, 2), (2,))
     __import__("oslo_sklearn.solvers._oslo_numba")
-    assert oslo_gram._choose_engine("auto", problem, X) == "torch"
-    monkeypatch.setattr(oslo_gram, "_WORTH_COMPILING", len(rows))
-    assert oslo_gram._choose_engine("auto", problem, X) == "numba"
+    assert oslo_gram._choose_engine("auto", problem, pool) == "torch"
+    monkeypatch.setattr(oslo_gram, "_WORTH_COMPILING", 7)
+    assert oslo_gram._choose_engine("auto", problem, pool) == "numba"
 
 
 def test_threads_of_the_blas_are_given_back():
@@ -257,18 +255,13 @@ def test_only_rows_in_use_enter_the_gram_matrix(engine, monkeypatch):
 
 def test_cost_decides():
     def pays(n_tasks, n_pool, n_features, n_settings=1):
-        labels, rows, used, lambdas, pool = (
-            torch.empty(shape, device="meta")
-            for shape in [
-                (n_tasks, 5),
-                (n_tasks, 155),
-                n_pool,
-                (n_settings, 2),
-                (n_pool, n_features),
-            ]
+        pool = pool_gram.TaskPool(
+            torch.empty(n_pool, n_features, device="meta"), [np.broadcast_to(0, (n_tasks, 155))]
         )
-        problem = Problem(COSINE, labels, rows, 5, 155, True, lambdas, (2,))
-        return oslo_gram._gram_pays(problem, pool, used)
+        pool.used = np.arange(n_pool)
+        lambdas = torch.empty(n_settings, 2, device="meta")
+        problem = Problem(COSINE, None, None, 5, 155, True, lambdas, (2,))
+        return oslo_gram._gram_pays(problem, pool)
 
     assert pays(10_000, 3000, 1280)
     assert pays(500, 3000, 1280, n_settings=16)
