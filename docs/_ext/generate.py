@@ -39,6 +39,7 @@ EXAMPLES = (
     "plot_quickstart_digits",
     "plot_prototype_path",
     "plot_thresholds",
+    "plot_decisions",
     "plot_grid_search",
     "plot_images",
     "plot_all_methods",
