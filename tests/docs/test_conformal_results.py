@@ -28,6 +28,10 @@ def test_promises_are_kept_in_every_cell(control, column, alpha):
     assert max(realised) <= 100 * float(alpha) + 1.5
 
 
+@pytest.mark.skipif(
+    conformal_tables.distinct(RATES, "classes") != ["novel"],
+    reason="the csv file is of validation classes",
+)
 @pytest.mark.parametrize(
     ("name", "least"), [("cub", 85), ("grocery", 90), ("banking77", 90), ("flowers", 90)]
 )
