@@ -67,9 +67,32 @@ def last_step(estimator):
 
 def transduce(estimator, X):
     """``estimator.transduce(X)``, for a Pipeline after its transformers."""
+    last, X = reach_last_step(estimator, X)
+    return last.transduce(X)
+
+
+def reach_last_step(estimator, X):
+    """What a fitted pipeline ends in, and rows as they reach it."""
     while isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            if step is not None and step != "passthrough":
-                X = step.transform(X)
+        for _, step in _transformers(estimator):
+            X = step.transform(X)
         estimator = estimator.steps[-1][1]
-    return estimator.transduce(X)
+    return estimator, X
+
+
+def fit_transformers(estimator, support_X, support_y, *others):
+    """Fit all but the last step of a pipeline on the support, in place.
+
+    Returns the last step, and the support and all other rows as they reach it.
+    """
+    while isinstance(estimator, Pipeline):
+        for _, step in _transformers(estimator):
+            support_X = step.fit(support_X, support_y).transform(support_X)
+            others = [step.transform(X) for X in others]
+        estimator = estimator.steps[-1][1]
+    return estimator, support_X, *others
+
+
+def _transformers(pipeline: Pipeline) -> list:
+    steps = pipeline.steps[:-1]
+    return [(name, step) for name, step in steps if step is not None and step != "passthrough"]

@@ -49,14 +49,15 @@ def check_method(estimator) -> None:
 
 
 def check_head_is_parameter(estimator) -> None:
-    """Refuse a trained estimator whose head would be lost by `clone`."""
+    """Refuse a trained estimator whose head, or calibration, would be lost by `clone`."""
     for part in (estimator, *estimator.get_params().values()):
-        if hasattr(part, "head_") and hasattr(part, "head") and part.head is None:
-            name = type(part).__name__
-            raise ValueError(
-                f"{name} was trained on base classes, but tasks are solved by clones of it, which "
-                f"carry parameters only: pass {name}(head=trained.head_)."
-            )
+        for learned in ("head", "calibration"):
+            if hasattr(part, f"{learned}_") and getattr(part, learned, "") is None:
+                name = type(part).__name__
+                raise ValueError(
+                    f"{name} was trained on base classes, but tasks are solved by clones of it, "
+                    f"which carry parameters only: pass {name}({learned}=trained.{learned}_)."
+                )
 
 
 def is_batched(estimator) -> bool:

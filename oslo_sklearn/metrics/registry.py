@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
 from ._classification import accuracy_of, oscr_of
+from ._decision import false_discovery, false_rejection, found
 from ._ranking import Ranking, aupr_of, auroc_of, precision_at, rank
 from ._validation import check_scores
 
@@ -76,6 +77,26 @@ METRICS: dict[str, Metric] = {
             "oscr",
             lambda answers: oscr_of(answers.ranking, answers.is_right),
             "OSCR",
+        ),
+        Metric(
+            "false_rejection",
+            lambda answers: false_rejection(answers.known < 0, answers.is_outlier),
+            "Rejected",
+            higher_is_better=False,
+            needs_decision=True,
+        ),
+        Metric(
+            "false_discovery",
+            lambda answers: false_discovery(answers.known < 0, answers.is_outlier),
+            "False finds",
+            higher_is_better=False,
+            needs_decision=True,
+        ),
+        Metric(
+            "found",
+            lambda answers: found(answers.known < 0, answers.is_outlier),
+            "Found",
+            needs_decision=True,
         ),
         Metric("similarity", None, "Similarity", "Cosine to true prototypes"),
     )
