@@ -18,7 +18,8 @@ normalize : bool, default={normalize}
 _DECISION = """\
 outlier_label : label or None, default=None
     What ``predict`` returns for rows whose score exceeds ``threshold_``. None: ``predict``
-    is closed-set.
+    is closed-set. Support rows with this label are known negatives, examples of no class.
+    {negatives}
 threshold : "auto" or float, default="auto"
 {threshold}
 contamination : float in [0, 1) or None, default=None
@@ -29,6 +30,9 @@ device : str or torch.device, default="auto"
 dtype : {{"float32", "float64"}} or None, default=None
     Type to compute in. None: the wider of the inputs'.
 """
+
+_IGNORES_NEGATIVES = "This method leaves them out."
+_USES_NEGATIVES = "This method uses them."
 
 _ATTRIBUTES = """\
 classes_ : ndarray of shape (n_classes,)
@@ -60,7 +64,11 @@ def shared_docs(cls):
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     threshold = f'``"auto"``: {cls._decision.sentence} {Fixed.sentence}'
     threshold = textwrap.fill(threshold, 90, initial_indent="    ", subsequent_indent="    ")
-    parameters = _DECISION.format(threshold=threshold, contamination=Contamination.sentence)
+    parameters = _DECISION.format(
+        threshold=threshold,
+        contamination=Contamination.sentence,
+        negatives=_USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES,
+    )
     if "center" in defaults:
         parameters = _CENTER.format(**defaults) + parameters
     doc = inspect.cleandoc(cls.__doc__)

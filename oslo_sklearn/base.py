@@ -18,8 +18,9 @@ from ._devices import check_device, check_dtype
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
-from ._validation import as_tensor, check_labels, check_rows
+from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_no_convergence
+from .solvers.geometry import only_classes
 
 _MAX_STORED_BYTES = 2**30
 
@@ -39,6 +40,8 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
+    # Whether support rows labelled `outlier_label` reach `_solve` (label -1) or are left out.
+    _uses_negatives = False
     # Where each call solves anew, they all start from the one seed that was drawn at fit.
     _seed: int | None = None
     # The rule of ``threshold="auto"``, and the query's scores that rules look at.
@@ -63,7 +66,7 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
         support_X : array-like of shape (n_support, n_features)
             Labelled rows, at least one of each class.
         support_y : array-like of shape (n_support,)
-            Their labels.
+            Their labels. ``outlier_label`` marks a known negative: a row of none of the classes.
         query_X : array-like of shape (n_query, n_features), optional
             Unlabelled rows, of which some may belong to no class. Left out, transduction is
             deferred: each later call takes the rows it is given as the query and solves anew.
@@ -91,9 +94,10 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
         if isinstance(query_X, tuple) and len(query_X) == 1:
             (query_X,) = query_X
         support = check_rows(self, in_memory(support_X), "support_X", reset=True)
-        self.classes_, codes = check_labels(in_memory(support_y), len(support), self)
-        if self.outlier_label is not None:
-            check_outlier_label(self.outlier_label, self.classes_)
+        classes, codes = check_labels(in_memory(support_y), len(support), self)
+        self.classes_, codes = part_negatives(classes, codes, self.outlier_label)
+        if not self._uses_negatives:
+            support, codes = only_classes(support, codes)
         for name in QUERY_ATTRIBUTES:
             vars(self).pop(name, None)
         self._state = self._support = self._seed = self._scores = None
