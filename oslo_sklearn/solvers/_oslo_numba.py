@@ -30,22 +30,20 @@ def _centred_products(gram, rows, centers, floor, block, lengths, scale):
     rows' lengths and one over these.
     """
     n_rows, n_center = rows.size, centers.size
-    for i in range(n_rows):
-        of_row = gram[rows[i]]
-        for j in range(i + 1):
-            block[i, j] = of_row[rows[j]]
-    for i in range(n_rows):
-        for j in range(i):
-            block[j, i] = block[i, j]
-    mean = np.zeros(n_rows)
+    share, mean = np.zeros(n_rows), np.zeros(n_rows)
     for i in centers:
-        for j in range(n_rows):
-            mean[j] += block[i, j]
+        share[i] = 1 / n_center
     of_mean = 0.0
-    for j in range(n_rows):
-        mean[j] /= max(n_center, 1)
-    for j in centers:
-        of_mean += mean[j] / n_center
+    for i in range(n_rows):
+        of_row, out, total = gram[rows[i]], block[i], 0.0
+        for j in range(i + 1):
+            out[j] = of_row[rows[j]]
+        for j in range(i):
+            total += share[j] * out[j]
+            mean[j] += share[i] * out[j]
+        mean[i] += total + share[i] * out[i]
+    for i in range(n_rows):
+        of_mean += share[i] * mean[i]
     shift = np.empty(n_rows, block.dtype)
     largest, smallest = 0.0, np.inf
     for i in range(n_rows):
@@ -55,8 +53,11 @@ def _centred_products(gram, rows, centers, floor, block, lengths, scale):
         shift[i] = mean[i] - of_mean / 2
         scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
     for i in range(n_rows):
-        for j in range(n_rows):
-            block[i, j] -= shift[i] + shift[j]
+        out = block[i]
+        for j in range(i + 1):
+            out[j] -= shift[i] + shift[j]
+        for j in range(i):
+            block[j, i] = out[j]
     return n_center == 0 or smallest > floor * largest
 
 
