@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 
 import torch
@@ -10,57 +11,62 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ._decision import Zero
 from ._docs import shared_docs
 from .base import Answer, FewShotOpenSetClassifier, Solution
-from .solvers.adaptive import AdaptiveModel, solve_adaptive
+from .solvers.adaptive import AdaptiveModel, answer_rows, solve_adaptive
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.geometry import product, unit_rows
+from .solvers.geometry import cell_center, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
-_BALANCE = {"balanced": 9.0, "free": 0.0}
+# What a solution keeps to answer rows from, in the order that `answer_rows` takes.
+_ANSWERS_FROM = ("weights", "intercepts", "belief", "prototypes", "trust")
+# The mixes of classes that are tried: rho > 0 evens the classes out, rho < 0 lets them be absent.
+_BALANCES = {"auto": (9.0, -0.5), "balanced": (9.0,), "free": (0.0,)}
 
 
 @shared_docs
 class AdaptiveOSLO(FewShotOpenSetClassifier):
-    r"""Open-set likelihood with the share of outliers in it, known or not.
+    r"""The method for any pile: share of outliers and mix of classes are estimated.
 
     `OSLO` stops after two steps because its optimum is bad. Here the outliers are an entry of the
-    model beside the K classes, the share of the query that they take is estimated, and the steps
-    run to an optimum that is the answer.
+    model beside the K classes, and the steps run to an optimum that is the answer. How many of the
+    query are outliers, and whether its classes are even or some are absent, is found out.
 
     Query rows are shared out by soft assignments :math:`q_i` among the classes and "none of them",
-    and linear functions :math:`f(x) = V x` are fitted to the shares (least squares, as a density
-    ratio). For a share b of outliers it maximises
+    and linear functions :math:`f_e(x) = v_e \cdot x` are fitted to the shares (least squares, as a
+    density ratio). For a share b of outliers it maximises
 
     .. math::
-        \frac{1}{\tau} \Big[ \sum_{i \in S \cup Q} \omega_i
-        \big( d_i \cdot f(x_i) - \tfrac12 \|f(x_i)\|^2 \big)
-        - \tfrac{\lambda}{2} \operatorname{tr}(V M^{-1} V^\top) \Big]
+        \frac{1}{\tau} \sum_e c_e \Big[ \sum_{i \in S \cup Q} \omega_i
+        \big( d_{ie} f_e(x_i) - \tfrac12 f_e(x_i)^2 \big)
+        - \tfrac{\lambda}{2} v_e^\top M^{-1} v_e \Big]
         + \sum_{i \in Q} \Big[ \gamma \sum_k q_{ik} \cos(x_i, \mu_k) + H(q_i) \Big]
         - n \rho (1 - b) \, \mathrm{KL}\big(\pi \,\|\, \tfrac1K\big)
 
     where :math:`d_i = q_i - \bar q` with the mean over all rows that the labels and the shares
     prescribe, :math:`q_i` is the label on the support, M is the second moment of the task's rows
-    (scaled so that :math:`x^\top M x` is 1 on average; V lies in its range, on which it has an
-    inverse), :math:`\mu_k` the support's prototypes, :math:`\pi` the classes' shares of the
+    (scaled so that :math:`x^\top M x` is 1 on average; :math:`v_e` lies in its range, on which it
+    has an inverse), :math:`\mu_k` the support's prototypes, :math:`\pi` the classes' shares of the
     inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step
-    solves for V exactly, then for q, whose intercepts take two Newton steps a time.
+    solves for the weights exactly, then for q, whose intercepts take two Newton steps a time.
 
-    With ``outlier_share="auto"`` this is done for ten shares. After five steps a share is believed
-    the more, the smaller the entropy of the assignments is relative to that of their mean, and the
-    less, the further it falls short of the share of rows whose best cosine is no better than
-    chance; the logits are averaged over this belief.
+    Six shares b and two mixes of classes (even, and uneven with some absent) make twelve
+    hypotheses. After three steps they are judged: by how sharply the query parts, by the share of
+    rows whose best cosine is no better than chance, and by whether labelled rows lie in the middle
+    of the rows that joined them. The best six are fitted to the end, and their probabilities are
+    averaged over the belief. See :doc:`/adaptive`.
 
     Parameters
     ----------
     outlier_share : "auto" or float in (0, 1), default="auto"
         Share of the query that belongs to no class, if it is known.
-    class_share : {"balanced", "free"}, default="balanced"
+    class_share : {"auto", "balanced", "free"}, default="auto"
+        ``"auto"``: even and uneven classes are both tried, and the query tells.
         ``"balanced"``: classes are pulled towards equal shares of the inliers (:math:`\rho = 9`).
-        ``"free"``: they are not, for queries whose classes may be far from equally frequent.
-    ridge : float, default=0.3
+        ``"free"``: they are not pulled at all (:math:`\rho = 0`).
+    ridge : float, default=0.15
         :math:`\lambda`, against which the functions are fitted.
     temperature : float, default=0.2
         :math:`\tau`: the smaller, the harder the assignments.
-    prior_weight : float, default=4.0
+    prior_weight : float, default=8.0
         :math:`\gamma`, weight of the cosines to the support's prototypes.
     support_weight : float, default=10.0
         :math:`\omega` of a labelled row; that of a query row is 1.
@@ -72,28 +78,32 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     ----------
     @attributes
     outlier_share_ : float
-        The share given, or the mean of the belief.
+        The share given, or the mean of the belief. NaN where nothing tells it: with one class, and
+        with one query row.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        A row's closed-set logits are its products with these, up to an intercept.
+        Those that two steps of `OSLO` end at, which help with the labels.
     objective_ : ndarray of shape (max_iter,)
         The objective after each step, averaged over the belief. It may dip by a fraction of a row
-        while the intercepts that hold the shares are still being found.
+        while the intercepts that hold the shares are still being found, and it drops after the
+        third step, from which on the outliers' function counts half.
     inlierness_ : ndarray of shape (n_query,)
         Probability of belonging to a class; the score is minus its logit.
 
     Notes
     -----
-    Labels are read from the classes' logits plus five times the cosines to the prototypes that
-    two steps of `OSLO` end at, which is safer with one shot per class; and from the latter alone
-    where the query hardly parts into classes (a relative entropy of 0.8 or more), as it does with
-    weak features.
+    ``center="auto"`` counts each class once, however many rows it has in the query, since the mean
+    of a skewed query is not a centre. If you have other data of the same kind, its mean is better:
+    ``center=other_X.mean(axis=0)``.
+
+    Labels are read from the classes' log probabilities plus five times the cosines to the
+    prototypes that two steps of `OSLO` end at, which is safer with one shot per class; and from the
+    latter alone where the query hardly parts into classes (a relative entropy of 0.8 or more), as
+    with weak features.
+
+    Known negatives are rows of the last entry, "none of the classes".
 
     How many rows belong to a single class cannot be told from the query: with one class and
-    ``outlier_share="auto"``, the scores are OSLO's, and `outlier_share_` means nothing.
-
-    Where features are weak, a row that is no closer to a class than chance would have it counts as
-    an outlier, and the share is overestimated if it is small. :doc:`The search </adaptive>` shows
-    what this costs, and for how many classes it was tried.
+    ``outlier_share="auto"``, the scores are OSLO's.
 
     References
     ----------
@@ -121,11 +131,13 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     _transductive = True
     _decision = Zero()
+    _uses_negatives = True
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "outlier_share": [StrOptions({"auto"}), Interval(numbers.Real, 0, 1, closed="neither")],
-        "class_share": [StrOptions(set(_BALANCE))],
+        "class_share": [StrOptions(set(_BALANCES))],
+        "center": [StrOptions({"auto", "task", "support"}), "array-like", None],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
         "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
         "prior_weight": [Interval(numbers.Real, 0, None, closed="left")],
@@ -136,14 +148,14 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     def __init__(
         self,
         outlier_share="auto",
-        class_share="balanced",
+        class_share="auto",
         *,
-        ridge=0.3,
+        ridge=0.15,
         temperature=0.2,
-        prior_weight=4.0,
+        prior_weight=8.0,
         support_weight=10.0,
         max_iter=8,
-        center="task",
+        center="auto",
         normalize=True,
         outlier_label=None,
         threshold="auto",
@@ -168,7 +180,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def _model(self) -> AdaptiveModel:
         weights = (self.ridge, self.temperature, self.prior_weight, self.support_weight)
-        return AdaptiveModel(*map(float, weights), _BALANCE[self.class_share])
+        return AdaptiveModel(*map(float, weights), _BALANCES[self.class_share])
 
     def _given_share(self) -> float | None:
         return None if isinstance(self.outlier_share, str) else float(self.outlier_share)
@@ -176,6 +188,13 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     def _on_model(self, rows):
         """Only directions enter the model; lengths only where the prototypes start."""
         return rows if self.normalize else unit_rows(rows)
+
+    @torch.inference_mode()
+    def _solve_batch(self, rows, labels, n_classes):
+        if not (isinstance(self.center, str) and self.center == "auto"):
+            return super()._solve_batch(rows, labels, n_classes)
+        center = cell_center(rows[0], labels, rows[1], n_classes)
+        return self._solve_around(center, rows, labels, n_classes)
 
     def _solve(self, task) -> Solution:
         solved = solve_adaptive(
@@ -187,14 +206,9 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             share=self._given_share(),
             max_iter=self.max_iter,
         )
-        state = {
-            "weights": solved.weights,
-            "intercepts": solved.intercepts,
-            "label_weights": solved.label_weights,
-            "label_intercepts": solved.label_intercepts,
-            "share": solved.share[:, None],
-        }
-        return Solution(state, prototypes=solved.label_weights, objective=solved.objective)
+        state = {name: getattr(solved, name) for name in _ANSWERS_FROM}
+        state |= {"share": solved.share, "evenness": solved.evenness}
+        return Solution(state, prototypes=solved.prototypes, objective=solved.objective)
 
     def _solve_indexed(self, pool, tasks):
         pool, center = self._pool_to_solve_in(pool, 1)
@@ -216,20 +230,16 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         )
 
     def _infer(self, state, rows) -> Answer:
-        rows, intercepts = self._on_model(rows), state["intercepts"][:, None]
-        n_entries = intercepts.shape[-1]
-        weights = torch.cat([state["weights"], state["label_weights"]], 1)
-        products = product(rows, weights.mT)
-        logits = products[..., :n_entries] + intercepts
-        of_labels = products[..., n_entries:] + state["label_intercepts"][:, None]
-        score = logits[..., -1] - torch.logsumexp(logits[..., :-1], -1)
+        rows = self._on_model(rows)
+        found = answer_rows(*(state[name] for name in _ANSWERS_FROM), rows)
         return Answer(
-            torch.softmax(of_labels, -1),
-            score,
-            labels=of_labels.argmax(-1),
-            inlierness=torch.sigmoid(-score),
+            torch.softmax(found.label_logits, -1),
+            found.scores,
+            labels=found.label_logits.argmax(-1),
+            inlierness=torch.sigmoid(-found.scores),
         )
 
     def _keep_query_attributes(self, solution, answer) -> None:
         super()._keep_query_attributes(solution, answer)
-        self.outlier_share_ = float(solution.state["share"][0, 0])
+        is_told = self._given_share() is not None or len(self.outlierness_) > 1
+        self.outlier_share_ = float(solution.state["share"][0]) if is_told else math.nan

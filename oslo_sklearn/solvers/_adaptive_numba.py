@@ -1,7 +1,7 @@
 """AdaptiveOSLO's tasks one after the other, compiled, out of the products of their rows.
 
-The steps are those of `adaptive`, which says why; here each share of outliers is worked on alone,
-so that what it needs stays in the first-level cache. Arrays are ``(K + 1, rows)``.
+The steps are those of `adaptive`, which says why; here each hypothesis is worked on alone, so that
+what it needs stays in the first-level cache. Arrays are ``(K + 1, rows)``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,26 @@ import math
 
 import numpy as np
 
-from ._oslo_numba import _centred_products, _compiled, _exp, _log_likelihood, _update
+from ._belief_numba import (
+    _believe,
+    _fringe,
+    _log,
+    _most_believed,
+    _relative_entropy,
+    _storey_share,
+)
+from ._oslo_numba import (
+    _centred_products,
+    _compiled,
+    _exp,
+    _load_products,
+    _log_likelihood,
+    _subtract_center,
+    _update,
+)
 
 _SAFE = 20.0  # intercepts may move so far before exponentials are taken anew
 _TINY = 1e-30
-
-
-@_compiled
-def _log(x):
-    return math.log(max(x, 1.1754943508222875e-38))
 
 
 @_compiled
@@ -28,10 +39,61 @@ def _cosines(gram, rows, place, n_center, floor, block, lengths, scale, cosines)
     Rows are ascending, row i of the task being at `place` i; scratch: `block` and `scale`.
     """
     is_sound = _centred_products(gram, rows, place[:n_center], floor, block, lengths, scale)
-    for i in range(rows.size):
+    _reorder(block, place, scale, cosines)
+    return is_sound
+
+
+@_compiled
+def _reorder(block, place, scale, cosines):
+    for i in range(place.size):
         of_row, factor = block[place[i]], scale[place[i]]
-        for j in range(rows.size):
+        for j in range(place.size):
             cosines[i, j] = of_row[place[j]] * (factor * scale[place[j]])
+
+
+@_compiled
+def _cell_cosines(
+    gram, rows, place, labels, n_classes, shrinkage, floor, block, lengths, scale, cosines
+):
+    """As `_cosines`, centred as `geometry.cell_center` does."""
+    n_rows, n_support = rows.size, labels.size
+    _load_products(gram, rows, block)
+    zeros = np.zeros(n_rows)
+    _subtract_center(block, zeros, 0.0, 0.0, lengths, scale)
+    _reorder(block, place, scale, cosines)
+    starts, _ = _starts(cosines, labels, n_classes, np.ones_like(lengths), place)
+    cells, counts = np.full(n_rows, -1), np.zeros(n_classes)
+    for i in range(n_rows):
+        if i < n_support:
+            cells[i] = labels[i]
+        else:
+            cells[i] = 0
+            for k in range(1, n_classes):
+                if starts[k, i] > starts[cells[i], i]:
+                    cells[i] = k
+        if cells[i] >= 0:
+            counts[cells[i]] += 1
+    to_means = np.zeros((n_classes, n_rows))
+    for i in range(n_rows):
+        if cells[i] >= 0:
+            weight, of_row = 1 / counts[cells[i]], block[place[i]]
+            for j in range(n_rows):
+                to_means[cells[i], j] += weight * of_row[j]
+    to_center, squares, square = np.zeros(n_rows), 0.0, 0.0
+    for k in range(n_classes):
+        for j in range(n_rows):
+            to_center[j] += to_means[k, j] / n_classes
+    for i in range(n_rows):
+        if cells[i] >= 0:
+            squares += to_means[cells[i], place[i]] / counts[cells[i]]
+            square += to_center[place[i]] / (counts[cells[i]] * n_classes)
+    variance = max(squares - n_classes * square, 0.0) / max(n_classes - 1, 1)
+    kept = 1 - shrinkage * variance / max(n_classes * square, 1e-300)
+    kept = min(max(kept, 0.0), 1.0)
+    for j in range(n_rows):
+        to_center[j] *= kept
+    is_sound = _subtract_center(block, to_center, square * kept**2, floor, lengths, scale)
+    _reorder(block, place, scale, cosines)
     return is_sound
 
 
@@ -107,83 +169,13 @@ def _share_out(logits, intercepts, log_odds, rho, n_sweeps, q):
         for e in range(last):
             curvature = max(slopes[e] / max(means[e], _TINY), 0.25)
             share = _log(means[e]) - _log(known) + math.log(last)
-            intercepts[e] -= (intercepts[e] + rho * share) / (1 + rho * curvature)
+            intercepts[e] -= (intercepts[e] + rho * share) / (1 + max(rho, 0.0) * curvature)
         slope = max(slopes[last] / max(means[last] * known, _TINY), 0.25)
         intercepts[last] += (log_odds - _log(means[last]) + _log(known)) / slope
         moved = 0.0
         for e in range(n_entries):
             moved = max(moved, abs(intercepts[e] - base[e]))
     return means
-
-
-@_compiled
-def _relative_entropy(q, means):
-    """Mean entropy of the rows' assignments over that of their mean."""
-    n_entries, n_rows = q.shape
-    of_rows, of_mean = 0.0, 0.0
-    for e in range(n_entries):
-        of_mean -= means[e] * _log(means[e])
-        for i in range(n_rows):
-            of_rows -= q[e, i] * _log(q[e, i])
-    return of_rows / (n_rows * of_mean)
-
-
-@_compiled
-def _storey_share(cosines, levels, n_rounds, first_guess):
-    """As `adaptive.storey_share`, of cosines (K, n)."""
-    n_classes, n = cosines.shape
-    if n_classes == 1:
-        return 0.0
-    # Ranks by counting: at this size it takes no longer than sorting, and much less to compile.
-    nearest, best = np.empty(n, np.int64), np.empty(n, cosines.dtype)
-    for i in range(n):
-        nearest[i] = 0
-        for k in range(1, n_classes):
-            if cosines[k, i] > cosines[nearest[i], i]:
-                nearest[i] = k
-        best[i] = cosines[nearest[i], i]
-    n_below = np.empty(n, np.int64)
-    for i in range(n):
-        rank, below = 0, 0
-        for j in range(n):
-            rank += best[j] < best[i] or (best[j] == best[i] and j < i)
-        for k in range(n_classes):
-            for j in range(n):
-                below += cosines[k, j] < best[i] and nearest[j] != k
-        n_below[rank] = below
-    mean = 0.0
-    weights, is_high = np.empty(n), np.empty(n, np.bool_)
-    for level in levels:
-        weights.fill(first_guess)
-        share, size = 0.0, n * (n_classes - 1) + n * first_guess
-        for _ in range(n_rounds):
-            below, n_high = 0.0, 0
-            for i in range(n):
-                is_high[i] = 1 - ((n_below[i] + below) / size) ** n_classes > level
-                below += weights[i]
-                n_high += is_high[i]
-            share = min(max(n_high / n / (1 - level), 0.02), 0.98)
-            low = min(share * level * n / max(n - n_high, 1), 1.0)
-            size = n * (n_classes - 1) + n_high + (n - n_high) * low
-            for i in range(n):
-                weights[i] = 1.0 if is_high[i] else low
-        mean += share / len(levels)
-    return mean
-
-
-@_compiled
-def _believe(entropies, floor, shares, sharpness, shortfall, belief):
-    """As `adaptive.share_belief`."""
-    highest, total = -np.inf, 0.0
-    for g in range(len(shares)):
-        lack = max(floor - shares[g], 0.0)
-        belief[g] = -sharpness * entropies[g] - shortfall * lack**2
-        highest = max(highest, belief[g])
-    for g in range(len(shares)):
-        belief[g] = math.exp(belief[g] - highest)
-        total += belief[g]
-    for g in range(len(shares)):
-        belief[g] /= total
 
 
 @_compiled
@@ -223,13 +215,15 @@ def _starts(cosines, labels, n_classes, lengths, place):
 
 
 @_compiled
-def _fit(cosines, labels, starts, shares, is_given, model, search):
-    """Logits (K + 1, n) of the query and their entropy, averaged over the belief in each share."""
-    ridge, temperature, gamma, support_weight, rho = model
-    n_steps, n_to_judge, (sharpness, shortfall), of_storey, start, n_sweeps, n_first = search
+def _fit(cosines, labels, starts, hypotheses, model, search, judging):
+    """Probabilities (K + 1, n) of the query's entries, and their relative entropy."""
+    ridge, temperature, gamma, support_weight = model
+    n_steps, n_to_judge, start, n_sweeps, n_first = search
+    weights, counted_range, of_fringe, of_storey, n_kept, of_outliers = judging
     dtype = cosines.dtype
+    shares, rhos = hypotheses[0].copy(), hypotheses[1].copy()
     n_classes, n_rows = starts.shape
-    n_entries, n_shares, n_support = n_classes + 1, len(shares), labels.size
+    n_entries, n_alive, n_support = n_classes + 1, len(shares), labels.size
     n_query = n_rows - n_support
     hat = _hat(cosines, n_support, ridge, support_weight)
     prior = np.zeros((n_entries, n_query), dtype)
@@ -237,66 +231,84 @@ def _fit(cosines, labels, starts, shares, is_given, model, search):
         for i in range(n_query):
             prior[k, i] = starts[k, n_support + i]
     logits, q = np.empty(prior.shape, dtype), np.empty(prior.shape, dtype)
-    intercepts = np.zeros((n_shares, n_entries))
-    targets = np.empty((n_shares, n_entries, n_rows), dtype)
-    fitted = np.empty((n_shares * n_entries, n_rows), dtype)
-    mean = np.empty((n_shares, n_entries))
-    entropies, belief = np.empty(n_shares), np.ones(n_shares)
-    counts = np.zeros(n_entries)
+    intercepts, mean = np.zeros((n_alive, n_entries)), np.empty((n_alive, n_entries))
+    targets = np.empty((n_alive, n_entries, n_rows), dtype)
+    fitted = np.empty((n_alive * n_entries, n_rows), dtype)
+    entropies, fringes, belief = np.zeros(n_alive), np.zeros(n_alive), np.ones(n_alive)
+    entries, counts = np.empty(n_support, np.int64), np.zeros(n_entries)
     for i in range(n_support):
-        if labels[i] >= 0:
-            counts[labels[i]] += 1
+        entries[i] = labels[i] if labels[i] >= 0 else n_classes
+        counts[entries[i]] += 1
+    scale = np.full(n_entries, 1 / temperature)
     for step in range(n_steps + 1):
         if step:
-            np.dot(targets.reshape(n_shares * n_entries, n_rows), hat, fitted)
-        for g in range(n_shares):
+            n_targets = n_alive * n_entries
+            flat = targets[:n_alive].reshape(n_targets, n_rows)
+            np.dot(flat, hat, fitted[:n_targets])
+        for g in range(n_alive):
             for e in range(n_entries):
+                factor = dtype.type(scale[e])
                 for i in range(n_query):
                     if step:
-                        of_row = fitted[g * n_entries + e, n_support + i] / dtype.type(temperature)
+                        of_row = fitted[g * n_entries + e, n_support + i] * factor
                         logits[e, i] = of_row + dtype.type(gamma) * prior[e, i]
                     else:
                         logits[e, i] = dtype.type(start) * prior[e, i]
             log_odds = math.log(shares[g] / (1 - shares[g]))
             sweeps = n_sweeps if step > 1 else n_first
-            means = _share_out(logits, intercepts[g], log_odds, rho, sweeps, q)
+            means = _share_out(logits, intercepts[g], log_odds, rhos[g], sweeps, q)
             if step == n_to_judge:
                 entropies[g] = _relative_entropy(q, means)
+                fringes[g] = _fringe(q, cosines, labels, *of_fringe)
             if not step:
                 intercepts[g].fill(0)
                 for e in range(n_entries):
                     share = shares[g] if e == n_classes else (1 - shares[g]) / n_classes
                     mean[g, e] = (counts[e] + n_query * share) / n_rows
                     for i in range(n_support):
-                        targets[g, e, i] = (labels[i] == e) - mean[g, e]
+                        targets[g, e, i] = (entries[i] == e) - mean[g, e]
             for e in range(n_entries):
                 shift = dtype.type(mean[g, e])
                 for i in range(n_query):
                     targets[g, e, n_support + i] = q[e, i] - shift
-    if not is_given:
-        floor = _storey_share(prior[:n_classes], *of_storey)
-        _believe(entropies, floor, shares, sharpness, shortfall, belief)
-    average = np.zeros((n_entries, n_rows), dtype)
-    of_entries, entropy = np.zeros(n_entries), 0.0
-    for g in range(n_shares):
+        if step == n_to_judge:
+            floor = _storey_share(prior[:n_classes], *of_storey)
+            belief = _believe(entropies, fringes, floor, shares, rhos, weights, counted_range)
+            n_alive = min(n_kept, n_alive)
+            kept = _most_believed(belief, n_alive)
+            total = 0.0
+            for h in range(n_alive):  # kept ones are ascending, so nothing is lost
+                g = kept[h]
+                belief[h], entropies[h], total = belief[g], entropies[g], total + belief[g]
+                shares[h], rhos[h] = shares[g], rhos[g]
+                intercepts[h], mean[h], targets[h] = intercepts[g], mean[g], targets[g]
+            for h in range(n_alive):
+                belief[h] /= total
+            scale[n_classes] = of_outliers / temperature
+    n_targets = n_alive * n_entries
+    np.dot(targets[:n_alive].reshape(n_targets, n_rows), hat, fitted[:n_targets])
+    probabilities, entropy = np.zeros((n_entries, n_query)), 0.0
+    powers = np.empty(n_entries)
+    for g in range(n_alive):
         entropy += belief[g] * entropies[g]
-        weight = dtype.type(belief[g])
-        for e in range(n_entries):
-            of_entries[e] += belief[g] * intercepts[g, e]
-            for i in range(n_rows):
-                average[e, i] += weight * targets[g, e, i]
-    answer = np.dot(average, hat)
-    for e in range(n_entries):
         for i in range(n_query):
-            fit = answer[e, n_support + i] / dtype.type(temperature)
-            logits[e, i] = fit + dtype.type(gamma) * prior[e, i] + of_entries[e]
-    return logits, entropy
+            highest, total = -np.inf, 0.0
+            for e in range(n_entries):
+                of_row = fitted[g * n_entries + e, n_support + i] * scale[e]
+                powers[e] = of_row + gamma * prior[e, i] + intercepts[g, e]
+                highest = max(highest, powers[e])
+            for e in range(n_entries):
+                powers[e] = math.exp(powers[e] - highest)
+                total += powers[e]
+            for e in range(n_entries):
+                probabilities[e, i] += belief[g] * powers[e] / total
+    return probabilities, entropy
 
 
 @_compiled
 def solve_range(
-    gram, rows, place, labels, n_classes, n_center, floors, normalize, shares, is_given, model,
-    search, oslo, first, last, codes, scores, sound,
+    gram, rows, place, labels, n_classes, centring, floors, normalize, hypotheses, is_given, model,
+    search, judging, oslo, first, last, codes, scores, sound,
 ):  # fmt: skip
     """Solve tasks `first` to `last` into `codes` and `scores` (tasks, queries).
 
@@ -308,12 +320,19 @@ def solve_range(
     block = np.empty((n_rows, n_rows), gram.dtype)
     cosines = np.empty((n_rows, n_rows), gram.dtype)
     lengths, scale = np.empty(n_rows, gram.dtype), np.empty(n_rows, gram.dtype)
+    by_cells, n_center, shrinkage = centring
     lambdas, n_steps, label_weight, (full, none) = oslo
     for task in range(first, last):
         at = place[task]
-        is_sound = _cosines(
-            gram, rows[task], at, n_center, floors[0], block, lengths, scale, cosines
-        )
+        if by_cells:
+            is_sound = _cell_cosines(
+                gram, rows[task], at, labels[task], n_classes, shrinkage, floors[0], block,
+                lengths, scale, cosines,
+            )  # fmt: skip
+        else:
+            is_sound = _cosines(
+                gram, rows[task], at, n_center, floors[0], block, lengths, scale, cosines
+            )
         if normalize:
             lengths.fill(1)
         starts, length = _starts(cosines, labels[task], n_classes, lengths, at)
@@ -324,17 +343,14 @@ def solve_range(
         if n_classes == 1 and not is_given:
             codes[task], scores[task] = 0, plain_scores
             continue
-        logits, entropy = _fit(cosines, labels[task], starts, shares, is_given, model, search)
+        p, entropy = _fit(cosines, labels[task], starts, hypotheses, model, search, judging)
         trust = min(max((none - entropy) / (none - full), 0.0), 1.0)
         for i in range(n_rows - n_support):
-            best, highest, largest = 0, -np.inf, -np.inf
+            best, highest, known = 0, -np.inf, 0.0
             for k in range(n_classes):
-                of_label = trust * logits[k, i] + label_weight * ends[k, n_support + i]
+                known += p[k, i]
+                of_label = trust * _log(p[k, i]) + label_weight * ends[k, n_support + i]
                 if of_label > highest:
                     best, highest = k, of_label
-                largest = max(largest, logits[k, i])
-            total = 0.0
-            for k in range(n_classes):
-                total += math.exp(logits[k, i] - largest)
             codes[task, i] = best
-            scores[task, i] = logits[n_classes, i] - largest - math.log(total)
+            scores[task, i] = math.log(p[n_classes, i]) - math.log(known)

@@ -23,42 +23,51 @@ _TILE = 640  # columns of all prototypes that stay in the first-level cache
 
 
 @_compiled
-def _centred_products(gram, rows, centers, floor, block, lengths, scale):
-    """Centre a task's products on the mean of its rows `centers`; False where rounding would show.
+def _load_products(gram, rows, block):
+    """Products of a task's rows; these are ascending, so only the lower triangle is read."""
+    for i in range(rows.size):
+        of_row = gram[rows[i]]
+        for j in range(i + 1):
+            block[i, j] = of_row[rows[j]]
+    for i in range(rows.size):
+        for j in range(i):
+            block[j, i] = block[i, j]
 
-    Rows are ascending, so only the lower triangle of the Gram matrix is read. Also fills in the
-    rows' lengths and one over these.
+
+@_compiled
+def _subtract_center(block, to_center, square, floor, lengths, scale):
+    """Centre products, given those of rows with the centre; False where rounding would show.
+
+    Also fills in the rows' lengths and one over these.
     """
-    n_rows, n_center = rows.size, centers.size
-    share, mean = np.zeros(n_rows), np.zeros(n_rows)
-    for i in centers:
-        share[i] = 1 / n_center
-    of_mean = 0.0
-    for i in range(n_rows):
-        of_row, out, total = gram[rows[i]], block[i], 0.0
-        for j in range(i + 1):
-            out[j] = of_row[rows[j]]
-        for j in range(i):
-            total += share[j] * out[j]
-            mean[j] += share[i] * out[j]
-        mean[i] += total + share[i] * out[i]
-    for i in range(n_rows):
-        of_mean += share[i] * mean[i]
-    shift = np.empty(n_rows, block.dtype)
+    shift = np.empty(lengths.size, block.dtype)
     largest, smallest = 0.0, np.inf
-    for i in range(n_rows):
-        square = block[i, i] - 2 * mean[i] + of_mean
-        largest, smallest = max(largest, np.float64(block[i, i])), min(smallest, square)
-        lengths[i] = math.sqrt(max(square, 0.0))
-        shift[i] = mean[i] - of_mean / 2
+    for i in range(lengths.size):
+        own = block[i, i] - 2 * to_center[i] + square
+        largest, smallest = max(largest, np.float64(block[i, i])), min(smallest, own)
+        lengths[i] = math.sqrt(max(own, 0.0))
+        shift[i] = to_center[i] - square / 2
         scale[i] = 1 / lengths[i] if lengths[i] > 0 else 0
-    for i in range(n_rows):
-        out = block[i]
-        for j in range(i + 1):
-            out[j] -= shift[i] + shift[j]
-        for j in range(i):
-            block[j, i] = out[j]
-    return n_center == 0 or smallest > floor * largest
+    for i in range(lengths.size):
+        for j in range(lengths.size):
+            block[i, j] -= shift[i] + shift[j]
+    return smallest > floor * largest
+
+
+@_compiled
+def _centred_products(gram, rows, centers, floor, block, lengths, scale):
+    """Centre a task's products on the mean of its rows `centers`; as `_subtract_center`."""
+    n_rows, n_center = rows.size, centers.size
+    _load_products(gram, rows, block)
+    mean = np.zeros(n_rows)
+    for i in centers:
+        for j in range(n_rows):
+            mean[j] += block[i, j] / n_center
+    of_mean = 0.0
+    for j in centers:
+        of_mean += mean[j] / n_center
+    is_sound = _subtract_center(block, mean, of_mean, floor, lengths, scale)
+    return n_center == 0 or is_sound
 
 
 @_compiled

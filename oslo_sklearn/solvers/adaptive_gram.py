@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from . import adaptive
+from . import adaptive, adaptive_belief
 from ._oslo_torch import floors
 from .adaptive import AdaptiveModel
+from .geometry import CENTER_SHRINKAGE
 from .pool_gram import (
     TaskPool,
     ascending,
@@ -68,11 +69,11 @@ def solve_adaptive_tasks(
     """
     from ._adaptive_numba import solve_range
 
-    pool, rows, labels, n_center = index_tasks(
+    pool, rows, labels, n_center, form = index_tasks(
         pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
     n_tasks, n_query = query_idx.shape
-    gram = pool.gram(shift=n_center > 0, whole=False)
+    gram = pool.gram(form=form, whole=False)
     ordered, place = ascending(pool.places(rows).numpy())
     answers = IndexedAnswers(
         np.zeros((n_tasks, n_query), np.int64),
@@ -80,19 +81,32 @@ def solve_adaptive_tasks(
         np.empty(n_tasks, bool),
     )
     search = (
-        max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.belief_weights(n_classes),
-        (np.array(adaptive.LEVELS), adaptive.ROUNDS, adaptive.first_guess(n_classes)),
-        adaptive.START, adaptive.SWEEPS, adaptive.FIRST_SWEEPS,
+        max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.START, adaptive.SWEEPS,
+        adaptive.FIRST_SWEEPS,
+    )  # fmt: skip
+    judging = (
+        tuple(adaptive_belief.belief_weights(n_classes, int((labels[0] >= 0).sum()))),
+        adaptive_belief.COUNTED,
+        (adaptive_belief.FEW_ROWS, adaptive_belief.LEAST_LIKENESS),
+        (
+            np.array(adaptive_belief.LEVELS), adaptive_belief.ROUNDS,
+            adaptive_belief.first_guess(n_classes),
+        ),
+        adaptive.KEPT, adaptive.OUTLIERS_COUNT,
     )  # fmt: skip
     labels_from = (
         tuple(adaptive.OSLO_MODEL[:2]), adaptive.OSLO_STEPS, adaptive.LABEL_WEIGHT, adaptive.TRUST
     )  # fmt: skip
     shares = np.array(adaptive.SHARES if share is None else [share])
     shares = shares.clip(adaptive.LEAST_SHARE, 1 - adaptive.LEAST_SHARE)
+    hypotheses = np.stack(
+        [np.tile(shares, len(model.balances)), np.repeat(model.balances, len(shares))]
+    )
     shared = (
-        gram.numpy(), ordered, place, np.ascontiguousarray(labels.numpy()), n_classes, n_center,
-        np.array(floors(gram.dtype)), bool(normalize),
-        shares, share is not None, tuple(model), search, labels_from,
+        gram.numpy(), ordered, place, np.ascontiguousarray(labels.numpy()), n_classes,
+        (form == "plain", n_center, CENTER_SHRINKAGE), np.array(floors(gram.dtype)),
+        bool(normalize), hypotheses, share is not None, tuple(map(float, model[:4])), search,
+        judging, labels_from,
     )  # fmt: skip
     with one_blas_thread():
         share_out_tasks(lambda *part: solve_range(*shared, *part, *answers), n_tasks)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
+
 
 class Task(NamedTuple):
     """A batch of few-shot tasks of one shape, centred and (by default) normalised.
@@ -33,6 +35,36 @@ def mean_row(parts: list[Tensor]) -> Tensor:
     if not math.isfinite(float(mean.sum())):  # the sum of huge rows overflows
         mean = sum((part / n_rows).sum(1) for part in parts)
     return mean
+
+
+def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes: int) -> Tensor:
+    r"""A centre ``(B, d)`` that does not follow the largest class of the query.
+
+    Each query row joins the class whose prototype it is closest to, and each class counts once,
+    however many rows it has: the centre is the mean c of the classes' means :math:`m_k`. Few
+    classes tell little about the mean of all classes, so that it is shrunk towards zero by
+    :math:`1 - \kappa v / (K |c|^2)` with v the variance of the class means (James and Stein).
+    """
+    parts = [support] if query is None else [support, query]
+    # Scaled first, so that no square overflows.
+    largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None, None]
+    scale = torch.where(largest > 0, largest, 1.0)
+    parts = [part / scale for part in parts]
+    joins = one_hot(labels, n_classes, support.dtype)
+    sums, counts = product(joins.mT, parts[0]), joins.sum(-2)
+    if query is not None:
+        prototypes = unit_rows(class_means(unit_rows(parts[0]), labels, n_classes))
+        # A cosine's order does not depend on the row's length.
+        nearest = product(parts[1], prototypes.mT).argmax(-1)
+        joins = one_hot(nearest, n_classes, support.dtype)
+        sums, counts = sums + product(joins.mT, parts[1]), counts + joins.sum(-2)
+    means = sums / counts[..., None].clamp_min(1)
+    center = means.mean(1)
+    square = center.square().sum(-1)
+    variance = (means - center[:, None]).square().sum((1, 2)) / max(n_classes - 1, 1)
+    tiny = torch.finfo(square.dtype).tiny
+    kept = (1 - CENTER_SHRINKAGE * variance / (n_classes * square).clamp_min(tiny)).clamp(0, 1)
+    return center * kept[:, None] * scale[:, 0]
 
 
 def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | float]:

@@ -97,7 +97,7 @@ def solve_oslo_tasks(
         pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
     if lambdas is None:
         lambdas = [(model.lambda_z, model.lambda_xi)]
-    pool, rows, labels, n_center = index_tasks(
+    pool, rows, labels, n_center, _ = index_tasks(
         pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
     if center is None and not normalize and model.likelihood == "gaussian":
@@ -114,7 +114,7 @@ def _solve(problem: Problem, pool: TaskPool, engine: str, form: str) -> TaskAnsw
     way = _choose_way(problem, pool, engine, form)
     if way == "rows":
         return solve_batched(problem, pool.rows, False)[0]
-    gram = pool.gram(shift=problem.n_center > 0, whole=way == "torch")
+    gram = pool.gram(form="shifted" if problem.n_center else "unit", whole=way == "torch")
     in_gram = problem._replace(rows=pool.places(problem.rows))
     if way == "numba":
         answers, sound = _solve_compiled(in_gram, gram)

@@ -61,7 +61,7 @@ class TaskPool:
         self.n_pairs = sum(part.size * part.shape[1] for part in tasks)  # of rows in one task
         self._kept = {}
         # One at a time, of this pool or of one made out of it, since it is large.
-        self._grams = SimpleNamespace(rows=None, shift=None, whole=None, matrix=None)
+        self._grams = SimpleNamespace(rows=None, form=None, whole=None, matrix=None)
 
     def _keep(self, name: str, key, make) -> TaskPool:
         """A pool made out of this one; made again only if the key has changed."""
@@ -99,14 +99,14 @@ class TaskPool:
             is_used[part] = True
         return torch.from_numpy(np.flatnonzero(is_used)).to(self.rows.device)
 
-    def gram(self, *, shift: bool, whole: bool) -> Tensor:
+    def gram(self, *, form: str, whole: bool) -> Tensor:
         """Gram matrix of the used rows; see `gram`."""
         kept = self._grams
-        if kept.rows is not self.rows or kept.shift != shift or (whole and not kept.whole):
+        if kept.rows is not self.rows or kept.form != form or (whole and not kept.whole):
             kept.rows = kept.matrix = None  # free the old one before the new one is made
             used = self.rows if len(self.used) == len(self.rows) else self.rows[self.used]
-            kept.matrix = gram(used, shift, whole)
-            kept.rows, kept.shift, kept.whole = self.rows, shift, whole
+            kept.matrix = gram(used, form, whole)
+            kept.rows, kept.form, kept.whole = self.rows, form, whole
         return kept.matrix
 
     def places(self, rows: Tensor) -> Tensor:
@@ -129,6 +129,7 @@ class IndexedTasks(NamedTuple):
     rows: Tensor  # (T, s + n), support first
     labels: Tensor  # (T, s)
     n_center: int  # tasks are centred on the mean of their first rows
+    form: str  # of the rows whose Gram matrix tasks are solved in; see `gram`
 
 
 def index_tasks(
@@ -145,12 +146,15 @@ def index_tasks(
     rows = np.concatenate([support_idx.cpu().numpy(), query_idx.cpu().numpy()], 1)
     if not isinstance(pool, TaskPool):
         pool = TaskPool(pool, [rows])
-    n_center = 0
-    if isinstance(center, str):
+    n_center, form = 0, "unit"
+    if isinstance(center, str) and center == "auto":
+        form = "plain"
+    elif isinstance(center, str):
+        form = "shifted"
         n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
     elif center is not None:
         pool = pool.around(torch.as_tensor(center).to(pool.rows), normalize)
-    return IndexedTasks(pool, torch.from_numpy(rows).to(device), labels, n_center)
+    return IndexedTasks(pool, torch.from_numpy(rows).to(device), labels, n_center, form)
 
 
 def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -161,20 +165,22 @@ def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(rows, order, 1), place
 
 
-def gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
-    """Gram matrix of unit rows or, if tasks centre their rows, of rows around the pool's mean.
+def gram(pool: Tensor, form: str, whole: bool) -> Tensor:
+    """Gram matrix of a pool's rows, in one of three forms.
 
-    Shift by the pool's mean first, so that later centring subtracts little. Scale to entries of at
+    ``"unit"``: rows of unit norm, for tasks that are not centred. ``"shifted"``: rows around the
+    pool's mean, for tasks that are centred on a mean of their rows, so that later centring
+    subtracts little. ``"plain"``: rows as they are. The latter two are scaled to entries of at
     most 1, so that squares do not overflow. Unless the matrix must be `whole`, its upper triangle
     may be left empty.
     """
-    if shift:
-        pool = pool - pool.mean(0)
+    if form == "unit":
+        pool = unit_rows(pool)
+    else:
+        pool = pool - pool.mean(0) if form == "shifted" else pool
         lowest, highest = pool.aminmax()
         largest = torch.maximum(-lowest, highest)
-        pool /= torch.where(largest > 0, largest, 1.0)
-    else:
-        pool = unit_rows(pool)
+        pool = pool / torch.where(largest > 0, largest, 1.0)
     if pool.device.type != "cpu":
         return pool @ pool.mT
     products = lower_products(pool.numpy())

@@ -259,7 +259,7 @@ def test_threads_of_the_blas_are_given_back():
 
 def test_the_whole_gram_matrix():
     pool = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 30)))
-    gram = pool_gram.gram(pool, False, whole=True)
+    gram = pool_gram.gram(pool, "unit", whole=True)
     torch.testing.assert_close(gram, unit_rows(pool) @ unit_rows(pool).mT)
 
 

@@ -1,0 +1,79 @@
+"""Ridge regression whose prior is the second moment of the rows themselves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Smoother:
+    r"""Ridge regression of targets on rows, ``(B, R, N)`` to fitted values of that shape.
+
+    The rows come in parts ``(B, ., d)``, N in all.
+
+    Solves :math:`\max_V \sum_i \omega_i (d_i \cdot V x_i - \|V x_i\|^2 / 2) - \lambda
+    \operatorname{tr}(V M^{-1} V^\top) / 2`, M being :math:`X^\top X` scaled so that the mean of
+    :math:`x_i^\top M x_i` is 1. The factorisation is of the smaller of N and d.
+    """
+
+    def __init__(self, parts: tuple[Tensor, ...], omega: Tensor, ridge: float):
+        self._parts = parts
+        self._omega = omega
+        n_rows, n_features = omega.shape[-1], parts[0].shape[-1]
+        self._is_dual = n_rows <= n_features
+        if self._is_dual:
+            # A copy of all rows in one piece would take as long as their products.
+            blocks = [[a @ b.mT for b in parts] for a in parts]
+            self._gram = torch.cat([torch.cat(row, -1) for row in blocks], -2)
+            self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
+            return
+        moment = sum(part.mT @ part for part in parts)
+        scale = _exact(_scale(moment, n_rows))
+        moment = _exact(moment)
+        weighted = sum(_exact(part * w).mT @ _exact(part) for part, w in self._split(omega))
+        eye = torch.eye(n_features, dtype=moment.dtype, device=moment.device)
+        system = ridge * scale * eye + weighted @ moment
+        self._map = torch.linalg.solve(system, moment, left=False).to(omega.dtype)
+
+    def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
+        kernel = (gram @ gram).div_(scale)
+        kernel.diagonal(dim1=-2, dim2=-1).add_(noise)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(_exact(kernel)))
+        self._inverse = inverse.to(gram.dtype)
+        self._hat = self._inverse * -noise[..., None, :]
+        self._hat.diagonal(dim1=-2, dim2=-1).add_(1)
+        self._scale = scale
+
+    def _split(self, of_rows: Tensor):
+        """Each part of the rows with what ``(B, N)`` says of it, as a column."""
+        sizes = [part.shape[-2] for part in self._parts]
+        return zip(self._parts, of_rows[..., None].split(sizes, -2), strict=True)
+
+    def __call__(self, targets: Tensor) -> Tensor:
+        """Fitted values of all rows."""
+        if self._is_dual:
+            return targets @ self._hat
+        weights = self.weights(targets)
+        return torch.cat([weights @ part.mT for part in self._parts], -1)
+
+    def weights(self, targets: Tensor) -> Tensor:
+        """The fitted weights V, ``(B, R, d)``."""
+        if self._is_dual:
+            return self._sum_rows(targets @ self._inverse @ self._gram) / self._scale
+        return self._sum_rows(targets * self._omega[..., None, :]) @ self._map
+
+    def _sum_rows(self, coefficients: Tensor) -> Tensor:
+        sizes = [part.shape[-2] for part in self._parts]
+        pieces = coefficients.split(sizes, -1)
+        return sum(piece @ part for piece, part in zip(pieces, self._parts, strict=True))
+
+
+def _scale(gram: Tensor, n_rows: int) -> Tensor:
+    """Mean of the rows' squared lengths under their second moment, ``(B, 1, 1)``."""
+    scale = gram.square().sum((-2, -1), keepdim=True) / n_rows
+    return scale.clamp_min(torch.finfo(gram.dtype).tiny ** 0.5)
+
+
+def _exact(tensor: Tensor) -> Tensor:
+    """In double precision, where there is one: factorisations lose half the digits."""
+    return tensor if tensor.device.type == "mps" else tensor.double()
