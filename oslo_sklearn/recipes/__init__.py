@@ -2,6 +2,7 @@
 
 from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
+from ._labelling import labelling
 from ._methods import family_of, paper_methods
 from ._quality import quality
 from ._queries import imbalance, queries
@@ -14,6 +15,7 @@ __all__ = [
     "broad",
     "family_of",
     "imbalance",
+    "labelling",
     "load_features",
     "paper_methods",
     "quality",
