@@ -196,7 +196,7 @@ class NovelClassDiscovery(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _encode(self, labels) -> np.ndarray:
         """Position in ``classes_``, -1 for known negatives."""
         position = {label: code for code, label in enumerate(self.classes_.tolist())}
-        return np.array([position.get(label, -1) for label in np.ravel(labels).tolist()])
+        return np.array([position.get(label, -1) for label in np.asarray(labels).ravel().tolist()])
 
     def _group(self, found, X) -> tuple[Grouping, np.ndarray, np.ndarray]:
         """Group the rejected rows of a query."""
