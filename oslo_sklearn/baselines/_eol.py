@@ -23,8 +23,8 @@ from ._prototype_descent import PrototypeDescentClassifier
 class EOL(PrototypeDescentClassifier):
     r"""Enhanced Outlier Logits: calibrated prototypes under expected shares of the query.
 
-    A row is as far in as its logits, summed over all classes, say; prototypes, a scale and a
-    shift per class are tuned until classes and outliers get the shares they are expected to have.
+    The inlierness is the sigmoid of the summed class evidence. Prototypes, a scale and a shift per
+    class are tuned until classes and outliers get the shares they are expected to have.
 
     With logits :math:`l_{ik} = T (e^{\eta_k} \cos(x_i, \mu_k) + \delta_k)` and the expected share
     of outliers b, the inlierness and the class probabilities are

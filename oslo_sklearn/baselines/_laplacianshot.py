@@ -31,7 +31,7 @@ class LaplacianShot(FewShotOpenSetClassifier):
     lambda_laplacian : float, default=0.7
         Weight of the neighbours. The paper tunes it; it takes less with more shots.
     n_neighbors : int, default=3
-        How many nearest rows count, the row itself, which is then dropped, included.
+        Neighbours including the row itself; 3 means two others.
     max_iter : int, default=20
         Largest number of steps.
     tol : float, default=1e-6

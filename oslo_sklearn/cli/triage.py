@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .._feature_files import is_feature_file, load_rows
+from .._files import write_whole
 from .._threshold import mark_outliers
 from ._images import (
     add_extractor_options,
@@ -17,7 +18,6 @@ from ._images import (
     extract,
     list_failures,
     make_extractor,
-    write_whole,
 )
 
 _DESCRIPTION = """\
