@@ -2,6 +2,7 @@
 
 from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
+from ._labelling import labelling
 from ._methods import STRONG_BASELINE, family_of, paper_methods
 from ._quality import quality
 from ._queries import imbalance, queries
@@ -18,6 +19,7 @@ __all__ = [
     "drop_small_classes",
     "family_of",
     "imbalance",
+    "labelling",
     "load_features",
     "paper_methods",
     "quality",
