@@ -1,10 +1,9 @@
-"""What commands that read images share: options, extraction, files that are whole or absent."""
+"""What commands that read images share: options and extraction."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -91,18 +90,3 @@ def check_writable(out: Path) -> None:
         raise FileNotFoundError(f"--out: no such folder: {os.fspath(out.parent)!r}")
     if not os.access(out.parent, os.W_OK):
         raise PermissionError(f"--out: cannot write to {os.fspath(out.parent)!r}")
-
-
-def write_whole(out: Path, write) -> None:
-    """Call `write(binary_file)`; under its name the file is whole or absent, killed or not."""
-    handle, unfinished = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(unfinished, 0o666 & ~umask)
-        os.replace(unfinished, out)
-    except BaseException:
-        os.unlink(unfinished)
-        raise

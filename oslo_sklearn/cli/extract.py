@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from .._files import write_whole
 from ._images import (
     add_extractor_options,
     check_writable,
     extract,
     list_failures,
     make_extractor,
-    write_whole,
 )
 
 _DESCRIPTION = """\
