@@ -22,6 +22,7 @@ from .baselines import (
     SimpleShot,
     SnatcherF,
 )
+from .conformal import ConformalOpenSetClassifier
 from .detectors import (
     COPODDetector,
     HBOSDetector,
@@ -64,6 +65,7 @@ __all__ = [
     "BaselinePlusPlus",
     "COPODDetector",
     "CenterNormalize",
+    "ConformalOpenSetClassifier",
     "FewShotOpenSetSplit",
     "HBOSDetector",
     "IForestDetector",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sklearn.base import ClassifierMixin
+
 
 def all_estimators() -> list[tuple[str, type]]:
     """List the open-set classifiers that the package exports.
@@ -18,13 +20,10 @@ def all_estimators() -> list[tuple[str, type]]:
     <class 'oslo_sklearn.oslo.OSLO'>
     """
     import oslo_sklearn
-    from oslo_sklearn.base import FewShotOpenSetClassifier
 
     found = ((name, getattr(oslo_sklearn, name)) for name in oslo_sklearn.__all__)
     return sorted(
         (name, obj)
         for name, obj in found
-        if isinstance(obj, type)
-        and issubclass(obj, FewShotOpenSetClassifier)
-        and obj is not FewShotOpenSetClassifier
+        if isinstance(obj, type) and issubclass(obj, ClassifierMixin) and hasattr(obj, "transduce")
     )

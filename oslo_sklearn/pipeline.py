@@ -63,3 +63,30 @@ def last_step(estimator):
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def reach_last_step(estimator, X):
+    """What a fitted pipeline ends in, and rows as they reach it."""
+    while isinstance(estimator, Pipeline):
+        for _, step in _transformers(estimator):
+            X = step.transform(X)
+        estimator = estimator.steps[-1][1]
+    return estimator, X
+
+
+def fit_transformers(estimator, support_X, support_y, *others):
+    """Fit all but the last step of a pipeline on the support, in place.
+
+    Returns the last step, and the support and all other rows as they reach it.
+    """
+    while isinstance(estimator, Pipeline):
+        for _, step in _transformers(estimator):
+            support_X = step.fit(support_X, support_y).transform(support_X)
+            others = [step.transform(X) for X in others]
+        estimator = estimator.steps[-1][1]
+    return estimator, support_X, *others
+
+
+def _transformers(pipeline: Pipeline) -> list:
+    steps = pipeline.steps[:-1]
+    return [(name, step) for name, step in steps if step is not None and step != "passthrough"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import oslo_sklearn
+from oslo_sklearn.base import FewShotOpenSetClassifier
 from oslo_sklearn.detectors._base import DetectorBase
 
 # Further modules whose public names have a page each, where the package has them.
@@ -26,6 +27,7 @@ SECTIONS = {  # by the module that defines a name, below the package
     "adaptive": "Transductive and inductive methods",
     "baselines": "Transductive and inductive methods",
     "detectors": "Detectors",
+    "conformal": "Decisions with a guarantee",
     "pipeline": "Pipelines, tasks and evaluation",
     "tasks": "Pipelines, tasks and evaluation",
     "evaluation": "Pipelines, tasks and evaluation",
@@ -86,7 +88,11 @@ def toctree(docs: Path, pattern: str, leave_out=()) -> str:
 
 def describe_methods() -> list[dict]:
     """What the table says of each method, asked of the class or tried on a small task."""
-    return [_describe(name, cls) for name, cls in oslo_sklearn.all_estimators()]
+    return [
+        _describe(name, cls)
+        for name, cls in oslo_sklearn.all_estimators()
+        if issubclass(cls, FewShotOpenSetClassifier)
+    ]
 
 
 def methods_table() -> str:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import column_or_1d
 
 from ..metrics import closed_set_accuracy
 from ..metrics._ranking import ranking_metrics
+from ..pipeline import reach_last_step
 
 METRICS = ("accuracy", "auroc", "aupr", "prec_at_90")
 
 
 def transduce(estimator, X):
     """``estimator.transduce(X)``, for a Pipeline after its transformers."""
-    while isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            if step is not None and step != "passthrough":
-                X = step.transform(X)
-        estimator = estimator.steps[-1][1]
-    return estimator.transduce(X)
+    last, X = reach_last_step(estimator, X)
+    return last.transduce(X)
 
 
 def open_set_scorer(estimator, X, y):

@@ -1,0 +1,67 @@
+"""Calibration on tasks of base classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._validation import check_labels
+from ..pipeline import last_step
+from ._calibration import Calibration
+from ._estimator import fit_whole, take_rows
+
+
+def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
+    """Scores of the known query rows of every task."""
+    n_rows = base_X.shape[0] if hasattr(base_X, "shape") else len(base_X)
+    try:
+        names, codes = check_labels(base_y, n_rows, estimator)
+    except ValueError as error:
+        message = str(error).replace("support_X", "base_X").replace("support_y", "base_y")
+        raise ValueError(message) from error
+    labels = names[codes]
+    tasks = [_check_task(*task) for task in _draw(split, base_X, labels)]
+    if not tasks:
+        raise ValueError("split gives no tasks to calibrate on.")
+    solved = Parallel(n_jobs=n_jobs)(
+        delayed(_known_scores)(
+            clone(estimator),
+            take_rows(base_X, support),
+            labels[support],
+            take_rows(base_X, query),
+            np.isin(labels[query], labels[support]),
+        )
+        for support, query in tasks
+    )
+    if not any(map(len, solved)):
+        raise ValueError("split gives no query rows of known classes to calibrate on.")
+    n_way = [len(np.unique(codes[support])) for support, _ in tasks]
+    n_support = [len(support) for support, _ in tasks]
+    return Calibration(
+        np.concatenate(solved),
+        np.repeat(np.arange(len(solved)), list(map(len, solved))),
+        type(last_step(estimator)).__name__,
+        np.mean(n_way),
+        np.sum(n_support) / np.sum(n_way),
+    )
+
+
+def _draw(split, X, y):
+    if hasattr(split, "split"):
+        return split.split(X, y)
+    if isinstance(split, str | bytes) or not hasattr(split, "__iter__"):
+        raise ValueError(
+            "split must be a FewShotOpenSetSplit, another splitter, or an iterable of "
+            f"(support_idx, query_idx) pairs; got {split!r}."
+        )
+    return split
+
+
+def _check_task(support, query) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(support), np.asarray(query)
+
+
+def _known_scores(estimator, support_X, support_y, query_X, is_known) -> np.ndarray:
+    last = last_step(fit_whole(estimator, support_X, support_y, query_X))
+    return np.asarray(last.outlierness_, dtype=np.float64)[is_known]

@@ -1,0 +1,168 @@
+"""Scores of known rows in tasks of other classes: a calibration that nothing changes any more."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..training._files import write_atomically
+from ._rules import count_at_least
+
+_FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """Scores of known query rows in tasks of base classes.
+
+    `ConformalOpenSetClassifier.fit_base` makes it. `clone` keeps it as it is when it is given back
+    as a parameter, ``ConformalOpenSetClassifier(calibration=guard.calibration_)``.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_rows,)
+        Outlierness of the known rows.
+    tasks : array-like of int of shape (n_rows,)
+        The task that each row was in. Tasks count alike, however many rows they have.
+    method : str
+        Name of the class that gave the scores.
+    n_way : float
+        Classes of a task, on average.
+    n_shot : float
+        Labelled rows of a class, on average.
+
+    Attributes
+    ----------
+    n_tasks : int
+        Number of tasks with known rows.
+    """
+
+    scores: np.ndarray
+    tasks: np.ndarray
+    method: str
+    n_way: float
+    n_shot: float
+
+    def __post_init__(self):
+        scores, tasks = np.asarray(self.scores, dtype=np.float64), np.asarray(self.tasks)
+        if scores.ndim != 1 or not scores.size or tasks.shape != scores.shape:
+            raise ValueError(
+                "scores and tasks must be of one shape (n_rows,), with at least one row; got "
+                f"{scores.shape} and {tasks.shape}."
+            )
+        if np.isnan(scores).any():
+            raise ValueError("scores must not contain NaN.")
+        order = np.argsort(scores, kind="stable")
+        _, tasks, n_rows = np.unique(tasks[order], return_inverse=True, return_counts=True)
+        # The weight of all rows from a position on; nothing is left beyond the last.
+        weights = np.append(np.cumsum((1 / n_rows[tasks])[::-1])[::-1], 0.0)
+        arrays = {"scores": scores[order], "tasks": tasks, "_weights": weights}
+        numbers = {"method": str(self.method), "n_way": float(self.n_way)}
+        numbers |= {"n_shot": float(self.n_shot), "n_tasks": len(n_rows)}
+        for array in arrays.values():
+            array.flags.writeable = False
+        for name, value in (arrays | numbers).items():
+            object.__setattr__(self, name, value)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return Calibration, tuple(getattr(self, name) for name in _FIELDS)
+
+    def __eq__(self, other):
+        return isinstance(other, Calibration) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _FIELDS
+        )
+
+    def __hash__(self):
+        return hash((self.method, self.scores.tobytes()))
+
+    def __repr__(self):
+        shape = f"{self.n_tasks} tasks of {self.n_way:g} ways and {self.n_shot:g} shots"
+        return f"<Calibration of {self.method}: {shape}>"
+
+    def p_values(self, scores) -> np.ndarray:
+        """One task of the n + 1 is the row's own; the others count by their rows that exceed it.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_samples,)
+            Outlierness, in the method's units.
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples,)
+        """
+        scores = np.asarray(scores, dtype=np.float64)
+        first = len(self.scores) - count_at_least(self.scores, scores)
+        return (1 + self._weights[first]) / (1 + self.n_tasks)
+
+    def check_task(self, method: str, n_way: int, n_shot: float) -> None:
+        """Refuse scores of another method; warn where the task has another shape.
+
+        Parameters
+        ----------
+        method : str
+            Name of the class that will give the scores.
+        n_way : int
+            Classes of the task.
+        n_shot : float
+            Labelled rows of a class, on average.
+        """
+        if method != self.method:
+            raise ValueError(
+                f"calibration holds scores of {self.method}, and the estimator is {method}: "
+                "calibrate it with its own fit_base."
+            )
+        shapes = {"n_way": (n_way, self.n_way), "n_shot": (n_shot, self.n_shot)}
+        for name, (found, expected) in shapes.items():
+            if not 2 / 3 < found / expected < 3 / 2:
+                warnings.warn(
+                    f"the calibration comes from tasks with {name}={expected:g}, and this one has "
+                    f"{found:g}: its p-values may be far off. Use fit_base with tasks like it.",
+                    stacklevel=5,
+                )
+
+    def save(self, path) -> None:
+        """Write it to a file, which is whole or not there at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file has NumPy's format ``npz``, whatever the path ends in.
+        """
+        content = {name: getattr(self, name) for name in _FIELDS}
+        write_atomically(path, lambda file: np.savez(file, **content))
+
+    @classmethod
+    def load(cls, path) -> Calibration:
+        """Read it from a file; nothing in it is ever executed.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file of `save`.
+
+        Returns
+        -------
+        calibration : Calibration
+        """
+        path = os.fspath(path)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                content = {name: file[name] for name in _FIELDS}
+            return cls(**{name: v if v.ndim else v.item() for name, v in content.items()})
+        except FileNotFoundError:
+            raise FileNotFoundError(f"calibration: no such file: {path!r}.") from None
+        except Exception as error:  # broken zips and other formats raise nearly anything
+            raise ValueError(
+                f"calibration: {path!r} is damaged, or no file of Calibration.save; nothing in it "
+                f"was executed ({type(error).__name__}: {error})."
+            ) from error

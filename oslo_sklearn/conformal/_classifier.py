@@ -1,0 +1,352 @@
+"""ConformalOpenSetClassifier: decisions whose error rate is kept."""
+
+from __future__ import annotations
+
+import numbers
+import os
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import UNUSED
+
+from .._threshold import check_outlier_label
+from .._validation import check_labels, check_rows
+from ..pipeline import last_step
+from ._answers import ConformalAnswers, p_values_of
+from ._base_tasks import calibrate
+from ._calibration import Calibration
+from ._estimator import fit_whole, make_estimator
+from ._folds import make_folds, solve_folds
+
+
+class ConformalOpenSetClassifier(
+    ConformalAnswers, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
+    r"""Reject rows by p-values, so that the share of errors is kept.
+
+    Some labelled rows join the query without their labels, and the method scores them as it scores
+    any other row. A row of the query whose score is higher than nearly all of theirs is unlikely to
+    be of a known class. With :math:`F` folds of the support, :math:`C_f` the rows of a fold and
+    :math:`s_f` the scores of the method that was fitted on the other labelled rows, with
+    :math:`C_f \cup Q` as its query, the p-value of row i is
+
+    .. math::
+        p_i = \frac{1 + \sum_f |\{j \in C_f : s_f(x_j) \ge s_f(x_i)\}|}{1 + \sum_f |C_f|}
+
+    Parameters
+    ----------
+    estimator : estimator, Pipeline or None, default=None
+        A method of this package, or a pipeline that ends in one. None: ``AdaptiveOSLO()``.
+    alpha : float in (0, 1), default=0.1
+        The error rate to keep.
+    control : {"fpr", "fdr"}, default="fpr"
+        ``"fpr"``: of the rows of known classes, at most ``alpha`` are rejected on average.
+        ``"fdr"``: of the rejected rows, at most ``alpha`` are of known classes on average
+        (Benjamini and Hochberg).
+    cv : int, default=5
+        Number of folds; not more than the largest class has rows. Each costs a fit.
+    calibration : Calibration, path or None, default=None
+        What ``fit_base`` found on tasks of other classes. It takes the place of the folds.
+    outlier_label : label or None, default=None
+        What ``predict`` returns for rejected rows. None: ``predict`` is closed-set. Labelled rows
+        that carry this label are examples of "none of the classes"; they never calibrate.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the folds, and of an estimator that draws at random and has no seed of its own.
+        None: the folds depend on the labelled rows alone.
+    n_jobs : int or None, default=None
+        Workers for methods that solve one task at a time.
+    estimate_known_share : bool, default=False
+        With ``control="fdr"``: divide ``alpha`` by an estimate of the share of known rows (Storey).
+        It finds more where most rows are unknown.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The known classes.
+    estimator_ : estimator or Pipeline
+        Fitted on the whole support; gives labels, probabilities and scores.
+    n_calibration_ : int
+        Labelled rows that calibrate; with ``calibration``, its number of tasks.
+    smallest_p_value_ : float
+        ``1 / (n_calibration_ + 1)``: no row can have a smaller one.
+    calibration_ : Calibration
+        What is used in place of folds, if anything.
+    n_iter_ : int
+        Steps of the estimator.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if the support came with names.
+    p_values_ : ndarray of shape (n_query,)
+        Of the query: small means unlikely to be of a known class. Like all that follow, only after
+        ``fit(support_X, support_y, query_X)``.
+    is_outlier_ : ndarray of bool of shape (n_query,)
+        The decisions. They follow ``alpha`` and ``control`` without a refit.
+    labels_ : ndarray of shape (n_query,)
+        Closed-set labels of the query.
+    outlierness_ : ndarray of shape (n_query,)
+        Outlier scores of the query: higher means more outlying.
+
+    Notes
+    -----
+    The promise holds if labelled rows are drawn like the known rows of the query, in the same mix
+    of classes. It is about the average over tasks. In theory cross-conformal p-values keep
+    ``2 * alpha``; in practice they keep ``alpha``.
+
+    After ``fit(support_X, support_y, query_X)`` new rows are scored by the stored folds, and with
+    ``control="fdr"`` they are rejected up to the largest p-value that was rejected in the query.
+    After ``fit(support_X, support_y)`` each call takes its rows as the query. ``p_values`` of
+    a single row works in both cases: the rows that calibrate are in its query.
+
+    With ``fit_base`` the calibration is over tasks that count alike:
+    :math:`p_i = (1 + \sum_t \bar n_t(s_i)) / (1 + T)`, where :math:`\bar n_t(s)` is the share of
+    the known rows of task t that score at least s.
+
+    References
+    ----------
+    Vovk: *Cross-conformal predictors*, Annals of Mathematics and Artificial Intelligence, 2015.
+
+    Marandon, Lei, Mary, Roquain: *Adaptive novelty detection with false discovery rate guarantee*,
+    Annals of Statistics, 2024.
+
+    Benjamini, Hochberg: *Controlling the false discovery rate*, Journal of the Royal Statistical
+    Society B, 1995.
+
+    Storey: *A direct approach to false discovery rates*, Journal of the Royal Statistical Society
+    B, 2002.
+
+    Fisch, Schuster, Jaakkola, Barzilay: *Few-shot conformal prediction with auxiliary tasks*,
+    ICML 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import OSLO, ConformalOpenSetClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(3, 20)
+    >>> support_X = directions[:2].repeat(6, axis=0) + rng.normal(size=(12, 20))
+    >>> query_X = directions.repeat(3, axis=0) + rng.normal(size=(9, 20))
+    >>> guard = ConformalOpenSetClassifier(OSLO(), outlier_label="new")
+    >>> guard.fit(support_X, ["cat"] * 6 + ["dog"] * 6, query_X).predict(query_X)
+    array(['cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'new', 'new', 'new'],
+          dtype='<U3')
+    >>> guard.p_values(query_X[-1:]).round(3)
+    array([0.077])
+    """
+
+    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods("fit"), None],
+        "alpha": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "control": [StrOptions({"fpr", "fdr"})],
+        "cv": [Interval(numbers.Integral, 2, None, closed="left")],
+        "calibration": [Calibration, str, os.PathLike, None],
+        "outlier_label": "no_validation",
+        "random_state": ["random_state"],
+        "n_jobs": [numbers.Integral, None],
+        "estimate_known_share": ["boolean"],
+    }
+
+    _base_calibration: Calibration | None = None
+
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        alpha=0.1,
+        control="fpr",
+        cv=5,
+        calibration=None,
+        outlier_label=None,
+        random_state=None,
+        n_jobs=None,
+        estimate_known_share=False,
+    ):
+        self.estimator = estimator
+        self.alpha = alpha
+        self.control = control
+        self.cv = cv
+        self.calibration = calibration
+        self.outlier_label = outlier_label
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.estimate_known_share = estimate_known_share
+
+    def fit(self, support_X, support_y=None, query_X=None):
+        """Solve the task, and once more for each fold of the support.
+
+        Parameters
+        ----------
+        support_X : array-like of shape (n_support, n_features)
+            Labelled rows, at least two of each class (one with ``calibration`` or ``fit_base``),
+            drawn like the known rows of the query.
+        support_y : array-like of shape (n_support,)
+            Their labels.
+        query_X : array-like of shape (n_query, n_features), optional
+            Unlabelled rows, of which some may belong to no class. Left out, each later call takes
+            the rows it is given as the query. A 1-tuple ``(query_X,)`` is accepted.
+
+        Returns
+        -------
+        self : object
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(support_X, support_y, query_X)
+        except BaseException:
+            # A failed fit leaves a fitted estimator as it was.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def fit_base(self, base_X, base_y, split):
+        """Calibrate on tasks of other classes, which is what one labelled row per class needs.
+
+        Parameters
+        ----------
+        base_X : array-like of shape (n_rows, n_features)
+            Rows of classes that no later task contains, of the same kind.
+        base_y : array-like of shape (n_rows,)
+            Their labels.
+        split : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx)
+            Tasks of the shape that is expected later: ways, shots, query rows, outliers. At least
+            ``1 / alpha - 1`` of them; a few hundred are better.
+
+        Returns
+        -------
+        self : object
+            With ``calibration_``, which later fits use. It survives ``clone`` as the parameter
+            ``calibration``, and has ``save(path)`` and ``Calibration.load(path)``.
+        """
+        self._validate_params()
+        estimator = make_estimator(self.estimator, self.random_state)
+        self._base_calibration = calibrate(estimator, base_X, base_y, split, self.n_jobs)
+        self.calibration_ = self._base_calibration
+        return self
+
+    def fit_predict(self, support_X, support_y=None, query_X=None):
+        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
+
+        Parameters
+        ----------
+        support_X, support_y, query_X
+            As of `fit`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_query,)
+        """
+        return self.fit(support_X, support_y, query_X).predict(query_X)
+
+    def _fit(self, support_X, support_y, query_X) -> None:
+        self._validate_params()
+        if isinstance(query_X, tuple) and len(query_X) == 1:
+            (query_X,) = query_X
+        support = self._check_rows(support_X, "support_X", reset=True)
+        n_rows = support.shape[0] if hasattr(support, "shape") else len(support)
+        names, codes = check_labels(support_y, n_rows, self)
+        query = None if query_X is None else self._check_rows(query_X, "query_X")
+        for name in ("p_values_", "labels_", "outlierness_", "calibration_"):
+            vars(self).pop(name, None)
+        self._folds = self._task = None
+
+        labels, is_negative = names[codes], self._are_negatives(names)
+        estimator = make_estimator(
+            self.estimator, self.random_state, self.outlier_label if is_negative.any() else None
+        )
+        held = self._plan(estimator, support, names, codes, is_negative)
+        self.estimator_ = fit_whole(clone(estimator), support, labels, query)
+        last = last_step(self.estimator_)
+        self.classes_, self.n_iter_ = last.classes_, getattr(last, "n_iter_", 1)
+        if held is not None:
+            if query is None and self._needs_query():
+                self._task = (estimator, _copied(support), labels, held)
+            else:
+                task = (support, labels, query)
+                self._folds = solve_folds(estimator, self.estimator_, *task, held, self.n_jobs)
+        if query is None:
+            self._rule().warn_if_out_of_reach()
+            return
+        self.labels_, self.outlierness_ = last.labels_, last.outlierness_
+        if held is None:
+            self.p_values_ = self.calibration_.p_values(self.outlierness_)
+        else:
+            self.p_values_ = p_values_of(self._folds, [fold.query for fold in self._folds])
+            self._folds = [fold._replace(query=None) for fold in self._folds]
+        self._reject(self.p_values_)  # warns where alpha cannot be served
+
+    def _plan(self, estimator, support, names, codes, is_negative) -> list[np.ndarray] | None:
+        """Rows that each fold holds out; None where a calibration is at hand."""
+        calibration = self._find_calibration()
+        counts = np.bincount(codes)[~is_negative]
+        if calibration is not None:
+            calibration.check_task(type(last_step(estimator)).__name__, len(counts), counts.mean())
+            self.calibration_, self.n_calibration_ = calibration, calibration.n_tasks
+            held = None
+        elif (counts == 1).any():
+            single = names[~is_negative][counts == 1][0]
+            raise ValueError(
+                f"support_y: class {single!r} has one sample, and a row cannot join the query "
+                "while its class keeps none. Label a second row of it, or calibrate on tasks of "
+                "other classes first: fit_base(base_X, base_y, split)."
+            )
+        else:
+            self.n_calibration_ = int(counts.sum())
+            known = np.where(is_negative[codes], -1, codes)
+            held = make_folds(support, known, self.cv, self._draw_seed())
+        self.smallest_p_value_ = self._rule().smallest
+        return held
+
+    def _find_calibration(self) -> Calibration | None:
+        if self.calibration is None:
+            return self._base_calibration
+        if isinstance(self.calibration, Calibration):
+            return self.calibration
+        return Calibration.load(self.calibration)
+
+    def _are_negatives(self, names: np.ndarray) -> np.ndarray:
+        """Which of the labels stand for "none of the classes"."""
+        outlier_label = self.outlier_label
+        if outlier_label is None:
+            outlier_label = getattr(last_step(self.estimator), "outlier_label", None)
+        is_negative = np.array([name == outlier_label for name in names.tolist()])
+        if is_negative.all():
+            raise ValueError(f"support_y holds no label but outlier_label={outlier_label!r}.")
+        if self.outlier_label is not None:
+            check_outlier_label(self.outlier_label, names[~is_negative])
+        return is_negative
+
+    def _draw_seed(self) -> int:
+        if self.random_state is None:
+            return 0
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _needs_query(self) -> bool:
+        last = last_step(make_estimator(self.estimator, 0))
+        return not hasattr(last, "_needs_query") or last._needs_query()
+
+    def _check_rows(self, X, name, reset=False):
+        """Validated rows; those of a pipeline are for its first step to judge."""
+        if isinstance(self.estimator, Pipeline):
+            if reset:
+                for attribute in ("n_features_in_", "feature_names_in_"):
+                    vars(self).pop(attribute, None)
+            return X
+        rows = check_rows(self, X, name, reset=reset)
+        return rows if isinstance(X, torch.Tensor) else rows.numpy()
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "estimator_")
+
+
+def _copied(rows):
+    """The user may go on changing an array."""
+    if isinstance(rows, torch.Tensor):
+        return rows.clone()
+    return rows.copy() if isinstance(rows, np.ndarray) else rows

@@ -1,0 +1,90 @@
+"""From scores to p-values, and from p-values to decisions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+_ROUNDING = 1 + 1e-12  # k / n times n is not always k
+
+
+def count_at_least(ordered: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """How many of the ordered values are at least as high as each score."""
+    return len(ordered) - np.searchsorted(ordered, scores, side="left")
+
+
+def cross_p_values(calibration: list[np.ndarray], scores: list[np.ndarray]) -> np.ndarray:
+    """p-values out of folds: their calibration scores, each in order, and their query scores."""
+    n_rows = sum(map(len, calibration))
+    counts = sum(map(count_at_least, calibration, scores))
+    return (1 + counts) / (n_rows + 1)
+
+
+def known_share(p_values: np.ndarray) -> float:
+    """Storey's estimate of the share of known rows, from p-values above one half."""
+    return min(1.0, 2 * (1 + int((p_values > 0.5).sum())) / len(p_values))
+
+
+def largest_rejected(p_values: np.ndarray, alpha: float) -> float:
+    """Benjamini and Hochberg: the largest p-value that is rejected, 0 if none is."""
+    ordered = np.sort(p_values)
+    allowed = alpha * np.arange(1, len(ordered) + 1) / len(ordered) * _ROUNDING
+    passed = np.flatnonzero(ordered <= allowed)
+    return float(ordered[passed[-1]]) if passed.size else 0.0
+
+
+def n_needed(alpha: float) -> int:
+    """How many must calibrate for the smallest p-value to be alpha."""
+    return math.ceil(1 / alpha / _ROUNDING) - 1
+
+
+class Rule(NamedTuple):
+    """Which p-values are rejected, and a warning where so few rows cannot serve alpha."""
+
+    alpha: float
+    control: str  # "fpr" or "fdr"
+    estimate_known_share: bool
+    n_calibration: int
+    unit: str  # what n_calibration counts
+
+    @property
+    def smallest(self) -> float:
+        """The smallest p-value there is."""
+        return 1 / (self.n_calibration + 1)
+
+    def reject(self, p_values: np.ndarray, query: np.ndarray) -> np.ndarray:
+        """Decide about rows; the false discovery rate is that of the query's p-values."""
+        self.warn_if_out_of_reach()
+        if self.control == "fpr":
+            return p_values <= self.alpha
+        share = known_share(query) if self.estimate_known_share else 1.0
+        last = largest_rejected(query, self.alpha / share)
+        if not last:
+            self._warn_if_too_few_at_once(query, self.alpha / share)
+        return p_values <= last
+
+    def warn_if_out_of_reach(self) -> None:
+        """Say how many rows it takes, where no p-value can be as small as alpha."""
+        if self.smallest > self.alpha:
+            warnings.warn(
+                f"alpha={self.alpha:g} rejects nothing: with {self.n_calibration} {self.unit} the "
+                f"smallest p-value is {self.smallest:.3g}. It takes {n_needed(self.alpha)} "
+                f"{self.unit}.",
+                stacklevel=5,
+            )
+
+    def _warn_if_too_few_at_once(self, query: np.ndarray, alpha: float) -> None:
+        n_least, n_rows = int((query <= self.smallest).sum()), len(query)
+        # Twice as many as known rows alone would have: some are likely unknown.
+        if self.smallest <= self.alpha and n_least > 2 * n_rows * self.smallest:
+            n_at_once = math.ceil(n_rows * self.smallest / alpha)
+            warnings.warn(
+                f"control='fdr' at alpha={self.alpha:g} rejects nothing: {n_least} of {n_rows} "
+                f"rows have the smallest p-value, {self.smallest:.3g}, and with "
+                f"{self.n_calibration} {self.unit} it takes {n_at_once}. With "
+                f"{n_needed(alpha * n_least / n_rows)} {self.unit} they would be rejected.",
+                stacklevel=5,
+            )
