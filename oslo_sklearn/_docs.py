@@ -15,7 +15,8 @@ normalize : bool, default={normalize}
 _DECISION = """\
 outlier_label : label or None, default=None
     What ``predict`` returns for rows whose score exceeds ``threshold_``. None: ``predict``
-    is closed-set.
+    is closed-set. Support rows with this label are known negatives, examples of no class.
+    {negatives}
 threshold : "auto" or float, default="auto"
     {automatic} A number is in units of the score.
 contamination : float in [0, 1) or None, default=None
@@ -34,6 +35,9 @@ _MIDWAY = (
 )
 
 _ZERO = '``"auto"``: {zero:g}, where a row is as likely in as out.'
+
+_IGNORES_NEGATIVES = "This method leaves them out."
+_USES_NEGATIVES = "This method uses them."
 
 _ATTRIBUTES = """\
 classes_ : ndarray of shape (n_classes,)
@@ -65,7 +69,8 @@ def shared_docs(cls):
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     zero = cls._natural_zero
     automatic = _OTSU if zero is None else (_ZERO if cls._zero_decides else _MIDWAY)
-    parameters = _DECISION.format(automatic=automatic.format(zero=zero))
+    negatives = _USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES
+    parameters = _DECISION.format(automatic=automatic.format(zero=zero), negatives=negatives)
     if "center" in defaults:
         parameters = _CENTER.format(**defaults) + parameters
     doc = inspect.cleandoc(cls.__doc__)

@@ -80,6 +80,13 @@ def decide_threshold(
 
 def check_outlier_label(outlier_label, classes: np.ndarray) -> None:
     """Refuse an outlier label of another kind than the classes, or one that is a class."""
+    check_label_kind(outlier_label, classes)
+    if outlier_label in classes.tolist():
+        raise ValueError(f"outlier_label={outlier_label!r} must not be among the known classes.")
+
+
+def check_label_kind(outlier_label, classes: np.ndarray) -> None:
+    """Refuse an outlier label of another kind than the classes."""
     is_kind = {
         "b": lambda label: isinstance(label, bool | np.bool_),
         "i": _is_int,
@@ -94,8 +101,6 @@ def check_outlier_label(outlier_label, classes: np.ndarray) -> None:
         raise ValueError(
             f"outlier_label={outlier_label!r} must be of the labels' kind, like {classes[0]!r}."
         )
-    if outlier_label in classes.tolist():
-        raise ValueError(f"outlier_label={outlier_label!r} must not be among the known classes.")
 
 
 def _is_int(label) -> bool:

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ._devices import enough_threads
+from ._threshold import check_label_kind
 
 _FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
 
@@ -143,6 +144,21 @@ def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
             "least one. Drop it with remove_unused_categories()."
         )
     return classes, codes
+
+
+def part_negatives(classes, codes, outlier_label) -> tuple[np.ndarray, np.ndarray]:
+    """Take the label of known negatives out of the classes; their rows get the code -1."""
+    if outlier_label is None:
+        return classes, codes
+    check_label_kind(outlier_label, classes)
+    is_class = np.array([label != outlier_label for label in classes.tolist()])
+    if not is_class.any():
+        raise ValueError(
+            f"support_y holds nothing but outlier_label={outlier_label!r}, the label of known "
+            "negatives: expected rows of at least one class."
+        )
+    new_codes = np.where(is_class, np.cumsum(is_class) - 1, -1)
+    return classes[is_class], new_codes[codes]
 
 
 def _check_unusual_labels(y) -> np.ndarray:

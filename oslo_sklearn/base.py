@@ -30,8 +30,8 @@ from ._results import (
     join,
 )
 from ._threshold import check_outlier_label, decide_threshold, mark_outliers
-from ._validation import as_tensor, check_center, check_labels, check_rows
-from .solvers.geometry import Task, prepare_rows
+from ._validation import as_tensor, check_center, check_labels, check_rows, part_negatives
+from .solvers.geometry import Task, only_classes, prepare_rows
 
 _MAX_STORED_BYTES = 2**30
 _TILE_ENTRIES = 2**23  # of rows that are answered at once
@@ -56,6 +56,8 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
     _transductive = False
     # Whether many tasks are solved at once faster than one after another.
     _batched = True
+    # Whether support rows labelled `outlier_label` reach `_solve` (label -1) or are left out.
+    _uses_negatives = False
     # Where each call solves anew, they all start from the one seed that was drawn at fit.
     _seed: int | None = None
     # The score at which a row is as likely in as out, where the method has one.
@@ -89,7 +91,7 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         support_X : array-like of shape (n_support, n_features)
             Labelled rows, at least one of each class.
         support_y : array-like of shape (n_support,)
-            Their labels.
+            Their labels. ``outlier_label`` marks a known negative: a row of none of the classes.
         query_X : array-like of shape (n_query, n_features), optional
             Unlabelled rows, of which some may belong to no class. Left out, transduction is
             deferred: each later call takes the rows it is given as the query and solves anew.
@@ -117,9 +119,10 @@ class FewShotOpenSetClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(query_X, tuple) and len(query_X) == 1:
             (query_X,) = query_X
         support = check_rows(self, in_memory(support_X), "support_X", reset=True)
-        self.classes_, codes = check_labels(in_memory(support_y), len(support), self)
-        if self.outlier_label is not None:
-            check_outlier_label(self.outlier_label, self.classes_)
+        classes, codes = check_labels(in_memory(support_y), len(support), self)
+        self.classes_, codes = part_negatives(classes, codes, self.outlier_label)
+        if not self._uses_negatives:
+            support, codes = only_classes(support, codes)
         for name in QUERY_ATTRIBUTES:
             vars(self).pop(name, None)
         self._state = self._support = self._seed = self._histogram = None

@@ -11,7 +11,7 @@ from ._devices import enough_threads
 from ._docs import shared_docs
 from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
-from .solvers.geometry import Task, class_means, unit_prototypes, unit_rows
+from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_tiled import (
     StepSums,
@@ -83,6 +83,9 @@ class OSLO(FewShotOpenSetClassifier):
 
     Notes
     -----
+    Known negatives are support rows with :math:`\xi_i = 0`: they count for the centre, and for
+    nothing else.
+
     Fitted without a query, every call solves a task whose query is the rows of that call, so
     answers depend on the batch.
 
@@ -113,6 +116,7 @@ class OSLO(FewShotOpenSetClassifier):
 
     _transductive = True
     _natural_zero = 0.0
+    _uses_negatives = True
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -181,6 +185,9 @@ class OSLO(FewShotOpenSetClassifier):
         return unit_prototypes(means, class_means(lengths, task.labels, task.n_classes)[..., 0])
 
     def _solve(self, task) -> Solution:
+        # Known negatives have xi = 0: beyond the centre, nothing is left of them.
+        support, labels = only_classes(task.support, task.labels)
+        task = task._replace(support=support, labels=labels)
         origin = task.support.mean(1) if self.likelihood == "gaussian" else None
         solved = solve_oslo(
             self._model(),
@@ -214,7 +221,7 @@ class OSLO(FewShotOpenSetClassifier):
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
-        support = self._prepare(support, center)
+        support, labels = only_classes(self._prepare(support, center), labels)
         start = self._start(Task(support, labels, None, n_classes))
         solved = solve_oslo_tiled(
             self._model(),
@@ -250,7 +257,7 @@ class OSLO(FewShotOpenSetClassifier):
         """Solve one task of whose query only sums are at hand."""
         n_classes = len(self.classes_)
         center = self._find_center([support])
-        support = self._prepare(support, center)
+        support, labels = only_classes(self._prepare(support, center), labels)
         origin = support.mean(1) if self.likelihood == "gaussian" else None
         start = self._start(Task(support, labels, None, n_classes))
         size = n_classes * (support.shape[-1] + 1) + 3

@@ -108,7 +108,7 @@ FIT_CASES = {
     "bool among ints": ({"outlier_label": True}, S, Y, Q, ValueError, "labels' kind"),
     "float among ints": ({"outlier_label": -1.5}, S, Y, Q, ValueError, "labels' kind"),
     "int among strings": ({"outlier_label": -1}, S, list("abc"), Q, ValueError, "labels' kind"),
-    "label is a class": ({"outlier_label": 2}, S, Y, Q, ValueError, "must not be among"),
+    "negatives only": ({"outlier_label": 2}, S, [2] * 3, Q, ValueError, "support_y holds nothing"),
     "unknown device": ({"device": "abacus"}, S, Y, Q, ValueError, "device='abacus'"),
     "device of no data": ({"device": "meta"}, S, Y, Q, ValueError, "device='meta'"),
     "device None": ({"device": None}, S, Y, Q, ValueError, "device=None"),
@@ -212,3 +212,9 @@ def test_a_failed_fit_leaves_a_fitted_estimator_as_it_was():
             oslo.fit(support, labels, query)
         assert vars(oslo) == before
     assert oslo.n_features_in_ == 4
+
+
+def test_an_outlier_label_that_is_a_class_is_refused_by_predict():
+    oslo = OSLO().fit(S, Y, Q).set_params(outlier_label=2)
+    with pytest.raises(ValueError, match="must not be among the known classes"):
+        oslo.predict(Q)

@@ -149,7 +149,9 @@ def _check_labels(classes, **arrays):
     if (classes[:, :, None] == classes[:, None, :]).sum() != classes.size:
         raise ValueError("classes must be distinct; got a label twice.")
     for name, labels in zip(arrays, tasks, strict=True):
-        if name != "scores" and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+        if name not in ("scores", "groups") and (labels.dtype.kind in "US") != (
+            classes.dtype.kind in "US"
+        ):
             if "O" in (labels.dtype.kind, classes.dtype.kind):
                 continue
             raise ValueError(

@@ -14,8 +14,9 @@ from torch import Tensor
 class Task(NamedTuple):
     """A batch of few-shot tasks of one shape, centred and (by default) normalised.
 
-    ``support`` is ``(B, s, d)``, ``labels`` ``(B, s)`` with class indices, ``query``
-    ``(B, n, d)`` or None where a method is asked to solve from the support alone.
+    ``support`` is ``(B, s, d)``, ``labels`` ``(B, s)`` with class indices (-1: a known negative,
+    a row of no class), ``query`` ``(B, n, d)`` or None where a method is asked to solve from the
+    support alone.
     """
 
     support: Tensor
@@ -81,6 +82,14 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 def one_hot(labels: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:
     """``(B, s)`` class indices to ``(B, s, K)``; a label of -1 gives a zero row."""
     return (labels[..., None] == torch.arange(n_classes, device=labels.device)).to(dtype)
+
+
+def only_classes(support, labels):
+    """Support ``(..., s, d)`` and labels ``(..., s)`` of one task without its known negatives."""
+    is_class = labels.reshape(-1) >= 0
+    if bool(is_class.all()):
+        return support, labels
+    return support[..., is_class, :], labels[..., is_class]
 
 
 def class_means(support: Tensor, labels: Tensor, n_classes: int) -> Tensor:

@@ -1,0 +1,78 @@
+"""Known negatives: support rows that are labelled with `outlier_label`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_task
+from sklearn.base import clone
+
+import oslo_sklearn
+from oslo_sklearn import OSLO, KNNDetector, SimpleShot
+
+TASK = make_task(n_shot=2)
+NEGATIVES = TASK.query_X[-4:]
+S = np.concatenate([NEGATIVES[:2], TASK.support_X, NEGATIVES[2:]])
+Y = np.concatenate([[-1, -1], TASK.support_y, [-1, -1]])
+SETTINGS = {"outlier_label": -1, "random_state": 0, "head": "untrained", "n_estimators": 10}
+
+
+@pytest.mark.parametrize(("name", "cls"), oslo_sklearn.all_estimators())
+def test_negatives_make_no_class(name, cls):
+    known = cls().get_params()
+    estimator = cls(**{k: v for k, v in SETTINGS.items() if k in known})
+    estimator.fit(S, Y, TASK.query_X)
+    np.testing.assert_array_equal(estimator.classes_, range(5))
+    assert estimator.predict_proba(TASK.query_X).shape == (150, 5)
+    if not estimator._uses_negatives:
+        without = clone(estimator).fit(TASK.support_X, TASK.support_y, TASK.query_X)
+        np.testing.assert_array_equal(estimator.outlierness_, without.outlierness_)
+
+
+@pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_in_oslo_they_count_for_the_centre_alone(likelihood, normalize):
+    settings = {"likelihood": likelihood, "normalize": normalize, "outlier_label": -1}
+    oslo = OSLO(**settings).fit(S, Y, TASK.query_X)
+    np.testing.assert_allclose(
+        oslo.center_, np.concatenate([S, TASK.query_X]).mean(0), rtol=0, atol=1e-5
+    )
+    same = OSLO(**settings, center=oslo.center_).fit(*TASK[:3])
+    np.testing.assert_allclose(oslo.outlierness_, same.outlierness_, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(oslo.objective_, same.objective_, rtol=1e-4)
+
+
+def test_large_queries_and_deferred_calls_agree():
+    oslo = OSLO(outlier_label=-1).fit(S, Y, TASK.query_X)
+    later = OSLO(outlier_label=-1).fit(S, Y)
+    np.testing.assert_array_equal(later.score_samples(TASK.query_X), oslo.outlierness_)
+    support, query, labels = (torch.from_numpy(a)[None] for a in (S, TASK.query_X, Y))
+    _, answer = oslo._solve_large(support, query, labels, 5)
+    np.testing.assert_allclose(answer.outlierness[0], oslo.outlierness_, rtol=0, atol=2e-3)
+
+
+def test_queries_in_dask():
+    da = pytest.importorskip("dask.array")
+    query = da.from_array(TASK.query_X, chunks=(50, -1))
+    lazy = OSLO(outlier_label=-1).fit(S, Y, query)
+    expected = OSLO(outlier_label=-1).fit(S, Y, TASK.query_X)
+    found = np.asarray(lazy.outlierness_)
+    np.testing.assert_allclose(found, expected.outlierness_, rtol=0, atol=2e-3)
+
+
+def test_strings_keep_their_classes():
+    labels = np.array(["none of these" if label < 0 else f"class {label}" for label in Y])
+    simple = SimpleShot(outlier_label="none of these").fit(S, labels, TASK.query_X)
+    assert simple.classes_.tolist() == [f"class {k}" for k in range(5)]
+    assert set(simple.predict(TASK.query_X).tolist()) <= {*simple.classes_, "none of these"}
+
+
+def test_without_an_outlier_label_they_are_a_class():
+    assert SimpleShot().fit(S, Y).classes_.tolist() == [-1, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("method", [OSLO, SimpleShot, KNNDetector])
+def test_negatives_alone_are_refused(method):
+    with pytest.raises(ValueError, match="support_y holds nothing but outlier_label=-1"):
+        method(outlier_label=-1).fit(NEGATIVES, [-1] * 4, TASK.query_X)
