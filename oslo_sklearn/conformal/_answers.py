@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._threshold import check_outlier_label, mark_outliers
 from ..pipeline import reach_last_step
 from ._estimator import score_rows
-from ._folds import Fold, solve_folds
+from ._folds import Fold, Task, solve_folds
 from ._rules import Rule, cross_p_values
 
 
@@ -56,9 +56,11 @@ class ConformalAnswers:
             return self.calibration_.p_values(score_rows(self.estimator_, X))
         if self._folds is not None:
             return p_values_of(self._folds, [score_rows(fold.estimator, X) for fold in self._folds])
-        estimator, support, labels, held = self._task
-        folds = solve_folds(estimator, self.estimator_, support, labels, X, held, self.n_jobs)
+        folds = self._solve_folds(self._task, X)
         return p_values_of(folds, [fold.query for fold in folds])
+
+    def _solve_folds(self, task: Task, query_X) -> list[Fold]:
+        return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
     def transduce(self, X):
         """Everything about the rows.

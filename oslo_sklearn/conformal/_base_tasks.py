@@ -9,14 +9,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._validation import check_labels
 from ..pipeline import last_step
 from ._calibration import Calibration
-from ._estimator import fit_whole, take_rows
+from ._estimator import count_rows, fit_whole, take_rows
 
 
 def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
     """Scores of the known query rows of every task."""
-    n_rows = base_X.shape[0] if hasattr(base_X, "shape") else len(base_X)
     try:
-        names, codes = check_labels(base_y, n_rows, estimator)
+        names, codes = check_labels(base_y, count_rows(base_X), estimator)
     except ValueError as error:
         message = str(error).replace("support_X", "base_X").replace("support_y", "base_y")
         raise ValueError(message) from error

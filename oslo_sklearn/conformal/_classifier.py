@@ -19,8 +19,8 @@ from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
 from ._base_tasks import calibrate
 from ._calibration import Calibration
-from ._estimator import fit_whole, make_estimator
-from ._folds import make_folds, solve_folds
+from ._estimator import count_rows, fit_whole, make_estimator
+from ._folds import Task
 
 
 class ConformalOpenSetClassifier(
@@ -48,7 +48,8 @@ class ConformalOpenSetClassifier(
         ``"fdr"``: of the rejected rows, at most ``alpha`` are of known classes on average
         (Benjamini and Hochberg).
     cv : int, default=5
-        Number of folds; not more than the largest class has rows. Each costs a fit.
+        Number of folds; not more than the largest class has rows. Each costs a fit. A query with
+        fewer rows than there are classes has more folds, up to 50, of one row where possible.
     calibration : Calibration, path or None, default=None
         What ``fit_base`` found on tasks of other classes. It takes the place of the folds.
     outlier_label : label or None, default=None
@@ -249,8 +250,7 @@ class ConformalOpenSetClassifier(
         if isinstance(query_X, tuple) and len(query_X) == 1:
             (query_X,) = query_X
         support = self._check_rows(support_X, "support_X", reset=True)
-        n_rows = support.shape[0] if hasattr(support, "shape") else len(support)
-        names, codes = check_labels(support_y, n_rows, self)
+        names, codes = check_labels(support_y, count_rows(support), self)
         query = None if query_X is None else self._check_rows(query_X, "query_X")
         for name in ("p_values_", "labels_", "outlierness_", "calibration_"):
             vars(self).pop(name, None)
@@ -260,37 +260,40 @@ class ConformalOpenSetClassifier(
         estimator = make_estimator(
             self.estimator, self.random_state, self.outlier_label if is_negative.any() else None
         )
-        held = self._plan(estimator, support, names, codes, is_negative)
+        self._prepare_calibration(estimator, names, codes, is_negative)
         self.estimator_ = fit_whole(clone(estimator), support, labels, query)
         last = last_step(self.estimator_)
         self.classes_, self.n_iter_ = last.classes_, getattr(last, "n_iter_", 1)
-        if held is not None:
+        for name in ("n_features_in_", "feature_names_in_"):  # which a pipeline's first step found
+            if not hasattr(self, name) and hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        if not hasattr(self, "calibration_"):
+            known = np.where(is_negative[codes], -1, codes)
+            task = Task(estimator, support, labels, known, self._draw_seed())
             if query is None and self._needs_query():
-                self._task = (estimator, _copied(support), labels, held)
+                self._task = task._replace(support_X=_copied(support))
             else:
-                task = (support, labels, query)
-                self._folds = solve_folds(estimator, self.estimator_, *task, held, self.n_jobs)
+                self._folds = self._solve_folds(task, query)
         if query is None:
             self._rule().warn_if_out_of_reach()
             return
         self.labels_, self.outlierness_ = last.labels_, last.outlierness_
-        if held is None:
+        if self._folds is None:
             self.p_values_ = self.calibration_.p_values(self.outlierness_)
         else:
             self.p_values_ = p_values_of(self._folds, [fold.query for fold in self._folds])
             self._folds = [fold._replace(query=None) for fold in self._folds]
         self._reject(self.p_values_)  # warns where alpha cannot be served
 
-    def _plan(self, estimator, support, names, codes, is_negative) -> list[np.ndarray] | None:
-        """Rows that each fold holds out; None where a calibration is at hand."""
+    def _prepare_calibration(self, estimator, names, codes, is_negative) -> None:
+        """Find out what calibrates: tasks of other classes, or all labelled rows."""
         calibration = self._find_calibration()
         counts = np.bincount(codes)[~is_negative]
         if calibration is not None:
             calibration.check_task(type(last_step(estimator)).__name__, len(counts), counts.mean())
             self.calibration_, self.n_calibration_ = calibration, calibration.n_tasks
-            held = None
         elif (counts == 1).any():
-            single = names[~is_negative][counts == 1][0]
+            single = names[~is_negative][counts == 1].tolist()[0]
             raise ValueError(
                 f"support_y: class {single!r} has one sample, and a row cannot join the query "
                 "while its class keeps none. Label a second row of it, or calibrate on tasks of "
@@ -298,10 +301,7 @@ class ConformalOpenSetClassifier(
             )
         else:
             self.n_calibration_ = int(counts.sum())
-            known = np.where(is_negative[codes], -1, codes)
-            held = make_folds(support, known, self.cv, self._draw_seed())
         self.smallest_p_value_ = self._rule().smallest
-        return held
 
     def _find_calibration(self) -> Calibration | None:
         if self.calibration is None:

@@ -49,3 +49,8 @@ def take_rows(X, rows: np.ndarray):
     if isinstance(X, torch.Tensor):
         return X[torch.from_numpy(rows).to(X.device)]
     return _safe_indexing(X, rows)
+
+
+def count_rows(X) -> int:
+    """Of any container."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)

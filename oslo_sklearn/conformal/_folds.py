@@ -19,9 +19,20 @@ from .._results import QUERY_ATTRIBUTES
 from .._validation import as_tensor, check_rows
 from ..base import FewShotOpenSetClassifier
 from ..pipeline import fit_transformers
-from ._estimator import take_rows
+from ._estimator import count_rows, take_rows
 
 _BATCH_BYTES = 2**28  # of folds that are solved at once
+_MOST_FOLDS = 50  # of few rows each, where the query is small
+
+
+class Task(NamedTuple):
+    """An estimator that is not fitted, and the labelled rows."""
+
+    estimator: BaseEstimator
+    support_X: np.ndarray
+    support_y: np.ndarray
+    codes: np.ndarray  # the class of each row by number, -1 for known negatives
+    seed: int
 
 
 class Fold(NamedTuple):
@@ -30,6 +41,18 @@ class Fold(NamedTuple):
     estimator: BaseEstimator
     calibration: np.ndarray  # scores of those rows, rising
     query: np.ndarray  # scores of the query's own rows
+
+
+def count_folds(codes: np.ndarray, cv: int, n_query: int | None) -> int:
+    """How many folds a query of so many rows needs; None: any number of rows.
+
+    Beside one row of each class, a single row would be the second of its class, which tells it
+    from them. A query with fewer rows than classes gets them one at a time.
+    """
+    counts = np.unique(codes[codes >= 0], return_counts=True)[1]
+    if n_query is not None and n_query < len(counts):
+        return max(cv, min(_MOST_FOLDS, counts.sum()))
+    return min(cv, counts.max())
 
 
 def make_folds(X, codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray]:
@@ -42,7 +65,7 @@ def make_folds(X, codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray
     known = known[np.argsort(digests[known], kind="stable")]
     classes, first = np.unique(codes[known], return_index=True)
     in_order = known[np.argsort(first[np.searchsorted(classes, codes[known])], kind="stable")]
-    n_folds = min(n_folds, np.bincount(codes[known]).max())
+    n_folds = min(n_folds, len(in_order))
     # Dealt out like cards, a class of m rows goes to min(m, n_folds) folds.
     return [in_order[fold::n_folds] for fold in range(n_folds)]
 
@@ -54,30 +77,22 @@ def _digests(X, seed: int) -> np.ndarray:
     try:
         contents = [row.tobytes() for row in np.asarray(X, dtype=np.float64) + 0.0]  # no -0.0
     except (TypeError, ValueError):  # what only a pipeline's first step understands
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        contents = [joblib.hash(_safe_indexing(X, row)).encode() for row in range(n_rows)]
+        contents = [joblib.hash(_safe_indexing(X, i)).encode() for i in range(count_rows(X))]
     key = seed.to_bytes(8, "little")
     digests = [blake2b(content, key=key, digest_size=8).digest() for content in contents]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def solve_folds(estimator, fitted, support_X, support_y, query_X, held, n_jobs) -> list[Fold]:
+def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
     """Solve the task once for each fold, whose rows join the query without their labels.
 
-    Parameters
-    ----------
-    estimator : estimator or Pipeline
-        Not fitted.
-    fitted : estimator or Pipeline
-        The same, fitted on the whole support.
-    support_X, support_y, query_X
-        The task; without a query, the held-out rows are all of it.
-    held : list of ndarray
-        Indices of each fold's rows in the support.
-    n_jobs : int or None
-        Workers for methods that solve one task at a time.
+    ``fitted`` is the estimator after a fit on the whole support. Without a query, the rows of
+    a fold are all of it.
     """
-    parts = [_part(support_X, support_y, rows) for rows in held]
+    n_query = None if query_X is None else count_rows(query_X)
+    n_folds = count_folds(task.codes, cv, n_query)
+    held = make_folds(task.support_X, task.codes, n_folds, task.seed)
+    parts = [_part(task.support_X, task.support_y, rows) for rows in held]
     if _can_batch(fitted, parts, query_X):
         solved = {}
         for size in {len(rows) for rows in held}:
@@ -85,8 +100,8 @@ def solve_folds(estimator, fitted, support_X, support_y, query_X, held, n_jobs) 
             folds = _solve_batch(fitted, [parts[fold] for fold in same], query_X)
             solved |= dict(zip(same, folds, strict=True))
         return [solved[fold] for fold in range(len(held))]
-    tasks = (delayed(_solve_fold)(clone(estimator), *part, query_X) for part in parts)
-    return Parallel(n_jobs=n_jobs)(tasks)
+    jobs = (delayed(_solve_fold)(clone(task.estimator), *part, query_X) for part in parts)
+    return Parallel(n_jobs=n_jobs)(jobs)
 
 
 def _part(support_X, support_y, rows):
@@ -123,6 +138,8 @@ def _stack(parts: list):
 def _can_batch(fitted, parts, query_X) -> bool:
     """Whether the method takes several tasks in one call, and they are small enough."""
     if not (isinstance(fitted, FewShotOpenSetClassifier) and fitted._batched):
+        return False
+    if getattr(fitted, "tol", 0) > 0:  # tasks that end early have paths of their own lengths
         return False
     known = set(fitted.classes_.tolist())
     n_query = 0 if query_X is None else len(query_X)
