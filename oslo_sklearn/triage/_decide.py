@@ -118,8 +118,11 @@ def _between(scores: np.ndarray, is_outlier: np.ndarray) -> float:
     scores = np.asarray(scores, dtype=np.float64)
     known, unknown = scores[~is_outlier], scores[is_outlier]
     spread = float(np.ptp(scores)) or 1.0
-    if not len(unknown):
-        return float(known.max()) + 0.01 * spread
-    if not len(known):
-        return float(unknown.min()) - 0.01 * spread
-    return float(known.max() / 2 + unknown.min() / 2)
+    low = known.max() if len(known) else unknown.min() - spread / 50
+    high = unknown.min() if len(unknown) else known.max() + spread / 50
+    middle = float(low / 2 + high / 2)
+    # As few digits as tell the two apart: scores are written with six.
+    for digits in range(12):
+        if low + 1e-5 * abs(low) < round(middle, digits) < high - 1e-5 * abs(high):
+            return round(middle, digits)
+    return middle

@@ -8,7 +8,11 @@
     const m = T.model;
     const isUnknown = m.decision[row] === T.UNKNOWN;
     const done = m.isDone(row);
-    const numbers = `${done || isUnknown ? "" : `${Math.round(100 * m.data.probability[row])} % · `}${T.number(m.data.score[row], 1)}`;
+    const score = T.number(m.data.score[row]);
+    const best = m.data.classes[m.data.label[row]];
+    let numbers = `${Math.round(100 * m.data.probability[row])} % · ${score}`;
+    if (done) numbers = score;
+    else if (isUnknown) numbers = `${score} · nearest ${best}`;
     return { label: m.labelOf(row), isUnknown, done, numbers };
   }
 
@@ -55,7 +59,7 @@
     const { data } = T.model;
     if (data.kind === "text") return el("div", { class: "large" }, el("p", { class: "text" }, data.text[row]));
     if (data.kind === "row") return el("div", { class: "large" }, el("p", { class: "text" }, data.name[row]));
-    const box = el("div", { class: "large" }, T.picture(T.thumb(row), T.baseName(data.name[row]), { class: "small-first" }));
+    const box = el("div", { class: "large" }, T.picture(T.thumb(row), T.baseName(data.name[row])));
     // The large one takes the small one's place when it is there; else the small one stays.
     const image = el("img", { alt: T.baseName(data.name[row]), decoding: "async" });
     image.addEventListener("load", () => box.isConnected && box.replaceChildren(image));
@@ -82,7 +86,7 @@
     const fact = (title, value) => facts.append(el("div", {}, el("dt", {}, title), el("dd", {}, value)));
     fact("outlierness", T.number(data.score[row]));
     if (data.pValue) fact("p-value", T.number(data.pValue[row], 3));
-    if (data.group[row] >= 0) fact("group", String(data.group[row] + 1));
+    if (data.group[row] >= 0) fact("group", String(data.group[row]));
     if (data.suggested[row]) fact("suggested", String(data.suggested[row]));
     return el(
       "div",

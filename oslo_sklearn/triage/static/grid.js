@@ -26,6 +26,7 @@
     // Show sections; keep the marked row where it still is, or mark the one at its place.
     show(sections, keep = true) {
       const marked = keep ? this.row : null;
+      const height = this.height(); // of the marked line in the window, which is to stay
       const place = keep ? Math.max(this.current, 0) : 0;
       this.sections = sections;
       this.order = sections.flatMap((section) => section.rows);
@@ -33,6 +34,15 @@
       const found = marked === null ? undefined : this.positionOf.get(marked);
       this.current = found ?? Math.min(place, this.order.length - 1);
       this.layout();
+      if (keep && found !== undefined && height > 0 && height < this.scroller.clientHeight) {
+        this.scroller.scrollTop += this.height() - height;
+        this.draw();
+      }
+    }
+
+    height() {
+      const line = this.current >= 0 ? this.lines[this.lineOf[this.current]] : null;
+      return line ? line.top + this.node.offsetTop - this.scroller.scrollTop : 0;
     }
 
     get row() {

@@ -82,7 +82,8 @@ window.Triage = {};
         this.decision[row] = code;
         if (code === UNKNOWN) this.nUnknown++;
         else this.counts[code]++;
-        const outside = sigmoid((data.score[row] - this.threshold) / scale);
+        const above = byP ? 2 * Math.log((cut + 1e-9) / (values[row] || 1)) : (values[row] - cut) / scale;
+        const outside = sigmoid(above);
         const sure = code === UNKNOWN ? outside : (1 - outside) * data.probability[row];
         this.doubt[row] = said !== null ? -1 : 1 - sure;
       }
@@ -106,7 +107,7 @@ window.Triage = {};
       for (let k = open.length; k > 0; k--) {
         if (open[k - 1] <= (this.alpha * k) / open.length) return open[k - 1];
       }
-      return -1;
+      return 0;
     }
 
     // Corrections: label null takes one back.

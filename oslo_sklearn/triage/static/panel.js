@@ -60,7 +60,7 @@
     return groups.slice(0, 30).map((section) =>
       el(
         "button",
-        { type: "button", role: "presentation", tabindex: "-1", class: "tab group", onclick: () => T.grid.goToGroup(section.group) },
+        { type: "button", role: "tab", "aria-selected": "false", tabindex: "-1", class: "tab group", onclick: () => T.grid.goToGroup(section.group) },
         el("span", { class: "tab-title" }, section.title),
         el("span", { class: "tab-count" }, section.rows.length.toLocaleString("en"))
       )
@@ -171,11 +171,20 @@
     if (check.query !== null && data.kind === "image") {
       pictures.append(T.picture(T.thumb(check.query), `in the pile: ${T.baseName(data.name[check.query])}`));
     }
-    const item = el("li", { class: `check ${check.kind}` }, pictures, el("span", {}, check.text));
+    const item = el("li", { class: `check ${check.kind}` }, pictures, el("span", { title: check.text }, shortText(check)));
     if (check.query !== null) {
       item.append(el("button", { type: "button", onclick: () => T.openDetail(check.query) }, "Look"));
     }
     return item;
+  }
+
+  // Names without their folders; the whole text is in the title.
+  function shortText(check) {
+    const { data } = T.model;
+    const names = [];
+    if (check.support !== null) names.push(data.support.name[check.support]);
+    if (check.query !== null) names.push(data.name[check.query]);
+    return names.reduce((text, name) => text.replace(name, () => T.baseName(name)), check.text);
   }
 
   T.drawProgress = function () {

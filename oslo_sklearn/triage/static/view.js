@@ -71,7 +71,7 @@
     return [...groups]
       .sort(([a, rowsA], [b, rowsB]) => (a < 0) - (b < 0) || rowsB.length - rowsA.length || a - b)
       .map(([group, members]) => ({
-        title: group < 0 ? "In no group" : `Group ${group + 1}`,
+        title: group < 0 ? "In no group" : `Group ${group}`,
         group,
         rows: members,
       }));
