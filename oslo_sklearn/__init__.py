@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403
-    from ._public import __all__
+    from ._public import __all__ as __all__
 
 
 def __getattr__(name: str):

@@ -20,7 +20,6 @@ for estimator in ESTIMATORS:
     estimator.set_params(**{k: v for k, v in fixed.items() if k in estimator.get_params()})
 
 
-
 def make_task_for(estimator, n_shot=1):
     """A task with as many labelled rows as the estimator needs."""
     least = 2 if isinstance(estimator, oslo_sklearn.ConformalOpenSetClassifier) else 1

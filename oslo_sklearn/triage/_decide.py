@@ -124,5 +124,5 @@ def _between(scores: np.ndarray, is_outlier: np.ndarray) -> float:
     # As few digits as tell the two apart: scores are written with six.
     for digits in range(12):
         if low + 1e-5 * abs(low) < round(middle, digits) < high - 1e-5 * abs(high):
-            return round(middle, digits)
+            return round(middle, digits) + 0.0  # no minus zero
     return middle

@@ -80,9 +80,7 @@ def to_script(data: dict) -> bytes:
 
 def render(title: str, assets: str, live: bool = False) -> str:
     """``index.html``; `assets` is the folder of scripts, style and pictures, as a link."""
-    return _template("index.html.j2").render(
-        title=title, assets=assets, scripts=SCRIPTS, live=live
-    )
+    return _template("index.html.j2").render(title=title, assets=assets, scripts=SCRIPTS, live=live)
 
 
 def render_notebook(**values) -> str:
@@ -115,7 +113,8 @@ def _rounded(values, digits: int | None = None) -> list:
 def _links(files, folder: Path) -> dict:
     """Links from the page to the images, with what they have in common said once."""
     links = [_link(file, folder) for file in files]
-    prefix = os.path.commonprefix(links)
+    first, last = min(links), max(links)  # what these two share, all do
+    prefix = first[: next((i for i, c in enumerate(first) if last[i : i + 1] != c), len(first))]
     return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}
 
 

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from .._files import write_whole
+from .._files import write_together
 from ._page import STATIC, page_data, render, static_file, to_script
 from ._thumbnails import write_thumbnails
 
@@ -32,17 +32,15 @@ def write_report(result, folder, cache_dir=None) -> Path:
         (assets / "data.js").write_bytes(to_script(page_data(result, folder)))
         page = render(f"Triage of {len(result.query)} rows", assets.name).encode()
         decisions = result.to_csv()
-    except BaseException:
-        shutil.rmtree(assets, ignore_errors=True)
-        raise
-    try:
-        write_whole(folder / "index.html", lambda file: file.write(page))
-    finally:  # an interruption here must not part the page from its table
-        if _assets_of(folder) == assets.name:
-            write_whole(folder / "decisions.csv", lambda file: file.write(decisions))
-            _remove_others(folder, assets.name)
-        else:
-            shutil.rmtree(assets, ignore_errors=True)
+        write_together(
+            [
+                (folder / "index.html", lambda file: file.write(page)),
+                (folder / "decisions.csv", lambda file: file.write(decisions)),
+            ]
+        )
+    finally:
+        # Whichever of the two is not in use: the old report's folder, or the unfinished one.
+        _remove_others(folder, _assets_of(folder))
     return folder / "index.html"
 
 
@@ -50,8 +48,12 @@ def update_report(result, folder) -> None:
     """New decisions on the same pile: the pictures stay."""
     folder = Path(folder)
     data, decisions = to_script(page_data(result, folder)), result.to_csv()
-    write_whole(folder / _assets_of(folder) / "data.js", lambda file: file.write(data))
-    write_whole(folder / "decisions.csv", lambda file: file.write(decisions))
+    write_together(
+        [
+            (folder / _assets_of(folder) / "data.js", lambda file: file.write(data)),
+            (folder / "decisions.csv", lambda file: file.write(decisions)),
+        ]
+    )
 
 
 def thumbnails_of(folder) -> Path:
@@ -74,7 +76,7 @@ def _write_pictures(result, folder: Path, cache_dir) -> None:
             write_thumbnails(rows.shown, names, folder, cache_dir)
 
 
-def _remove_others(folder: Path, kept: str) -> None:
+def _remove_others(folder: Path, kept: str | None) -> None:
     for entry in os.scandir(folder):
         if _ASSETS.fullmatch(entry.name) and entry.name != kept and entry.is_dir():
             shutil.rmtree(entry.path, ignore_errors=True)

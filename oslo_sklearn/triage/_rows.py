@@ -42,10 +42,7 @@ def read_support(source, extractor=None, features=None) -> Rows:
     else:
         rows = _of_path(source, extractor, features, labelled=True)
     if rows.y is None:
-        wanted = "a column label" if str(source).lower().endswith(".csv") else "the field y"
-        if Path(source).is_dir():
-            wanted = "a subfolder for each class"
-        raise ValueError(f"{source} has no labels: {wanted} is needed.")
+        raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
     if rows.y.shape != (len(rows),):
         raise ValueError(f"support has {len(rows)} rows and labels of shape {rows.y.shape}.")
     return rows
@@ -83,6 +80,13 @@ def needs_extractor(source, features=None) -> bool:
     return source is not None and features is None and not is_feature_file(source)
 
 
+def _wanted(source) -> str:
+    """Where the labels would be."""
+    if Path(source).is_dir():
+        return "a subfolder for each class"
+    return "a column label" if Path(source).suffix.lower() == ".csv" else "the field y"
+
+
 def _of_array(X) -> Rows:
     # A frame's own index names its rows.
     index = X.index if hasattr(X, "columns") and hasattr(X, "index") else None
@@ -107,7 +111,10 @@ def _of_path(source, extractor, features, labelled: bool) -> Rows:
         if "text" in columns or features is not None:
             return _of_csv(path, columns, table, features)
     if labelled:
-        return _of_images(*load_image_folder(path), extractor)
+        paths, labels = load_image_folder(path)
+        if labels is None:  # before hours of work
+            raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
+        return _of_images(paths, labels, extractor)
     return _of_images(find_images(path), None, extractor)
 
 

@@ -210,9 +210,10 @@ class Guard:
         # Web sockets are not spoken here: returning refuses them.
 
     def _is_ours(self, scope) -> bool:
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in headers if name == "host"]
-        origins = {value for name, value in headers if name == "origin"}
+        def values(wanted: bytes) -> list[str]:
+            return [text.decode("latin-1") for name, text in scope["headers"] if name == wanted]
+
+        hosts, origins = values(b"host"), set(values(b"origin"))
         found = scope["path"].split("/")[1].encode("utf-8", "surrogatepass")
         return (
             secrets.compare_digest(found, self.token.encode())

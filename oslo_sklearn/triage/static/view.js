@@ -45,6 +45,8 @@
     return image;
   };
 
+  const ALONE = -1; // groups of one, and rows that only the slider made unknown
+
   const orders = {
     doubt: (m) => (a, b) => m.doubt[b] - m.doubt[a] || a - b,
     sure: (m) => (a, b) => m.doubt[a] - m.doubt[b] || a - b,
@@ -62,20 +64,27 @@
       rows.sort(orders[sort](m));
     }
     if (view !== "unknown") return rows.length ? [{ title: null, rows }] : [];
+    const sizes = groupSizes();
     const groups = new Map();
     for (const row of rows) {
-      const group = m.data.group[row];
+      const group = sizes.get(m.data.group[row]) > 1 ? m.data.group[row] : ALONE;
       if (!groups.has(group)) groups.set(group, []);
       groups.get(group).push(row);
     }
     return [...groups]
       .sort(([a, rowsA], [b, rowsB]) => (a < 0) - (b < 0) || rowsB.length - rowsA.length || a - b)
       .map(([group, members]) => ({
-        title: group < 0 ? "In no group" : `Group ${group}`,
+        title: group < 0 ? "On their own" : `Group ${group}`,
         group,
         rows: members,
       }));
   };
+
+  function groupSizes() {
+    const sizes = new Map();
+    for (const group of T.model.data.group) if (group >= 0) sizes.set(group, (sizes.get(group) || 0) + 1);
+    return sizes;
+  }
 
   function matching(view, words) {
     const m = T.model;
