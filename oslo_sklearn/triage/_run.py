@@ -94,6 +94,23 @@ def triage(
 class Triage:
     """A pile and the decisions on it; `triage` returns one.
 
+    Parameters
+    ----------
+    support, query : Rows
+        Labelled rows and the pile, as `triage` has read them.
+    estimator : estimator, optional
+        See `triage`.
+    outlier_label : str, default="unknown"
+        See `triage`.
+    alpha : float, optional
+        See `triage`.
+    control : {"fpr", "fdr"}, default="fpr"
+        See `triage`.
+    center : array-like of shape (n_features,), optional
+        The mean of other data of the same kind.
+    n_suggested : int, default=20
+        See `triage`.
+
     Attributes
     ----------
     decisions_ : ndarray of str, shape (n_query,)
@@ -163,7 +180,17 @@ class Triage:
         return self
 
     def rows_named(self, labels: dict) -> dict:
-        """Labels by row instead of by name; names that the pile does not have are an error."""
+        """Labels by row instead of by name.
+
+        Parameters
+        ----------
+        labels : dict of str to str
+            Label by name of the row. A name that the pile does not have is an error.
+
+        Returns
+        -------
+        labels : dict of int to str
+        """
         row_of = {name: row for row, name in enumerate(self.query.names)}
         unknown = [name for name in labels if str(name) not in row_of]
         if unknown:
@@ -270,7 +297,17 @@ class Triage:
         return decisions_csv(self)
 
     def summary(self, out=None) -> str:
-        """A screen of text: counts, the rule, what to check, what to do next."""
+        """A screen of text: counts, the rule, what to check, what to do next.
+
+        Parameters
+        ----------
+        out : str or path, optional
+            Where the decisions were written.
+
+        Returns
+        -------
+        text : str
+        """
         from ._summary import summarise
 
         return summarise(self, out)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 import numpy as np
 
+_WIDTH = 98
 _SHOWN = 8  # classes and findings; all is to fit a screen
 _CHECKS = {
     "unlike": "labelled as one class, looks like another",
@@ -30,7 +33,13 @@ def summarise(result, out=None) -> str:
         *_checks(result.checks_),
         *_next(result, out),
     ]
-    return "\n".join(lines)
+    return "\n".join(piece for line in lines for piece in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
+    return wrap(line, _WIDTH, **options) or [""]
 
 
 def _groups(groups: np.ndarray) -> str:
@@ -72,13 +81,11 @@ def _next(result, out) -> list[str]:
     if str(out).lower().endswith(".csv"):
         return [
             f"Next: label the {n_suggested} suggested rows (first: {first}) in a csv with the "
-            "columns path and label,",
-            "and run again with --corrections FILE.csv; or give --out a folder for a page to do "
-            "it on.",
+            "columns path and label, and run again with --corrections FILE.csv; or give --out a "
+            "folder for a page to do it on.",
         ]
     return [
         f"Next: open {out}/index.html, go through the {n_suggested} suggested rows, export "
-        "corrections.csv,",
-        "and run again with --corrections corrections.csv (or use --serve: the page then decides "
-        "again by itself).",
+        "corrections.csv, and run again with --corrections corrections.csv (or use --serve: the "
+        "page then decides again by itself).",
     ]

@@ -17,7 +17,7 @@
     T.view = view;
     showView(!isOther);
     if (isOther) {
-      const top = document.querySelector(".bar").offsetTop;
+      const top = $("grid").offsetTop - document.querySelector(".bar").offsetHeight;
       if ($("main").scrollTop > top) $("main").scrollTop = top;
     }
   };
