@@ -33,6 +33,7 @@ from .detectors import (
     PCADetector,
     StrongBaseline,
 )
+from .discovery import NovelClassDiscovery, suggest_rows
 from .evaluation import (
     OSLOCV,
     evaluate,
@@ -71,6 +72,7 @@ __all__ = [
     "IForestDetector",
     "KNNDetector",
     "LaplacianShot",
+    "NovelClassDiscovery",
     "OCSVMDetector",
     "OpenMax",
     "OutlierDetector",
@@ -89,6 +91,7 @@ __all__ = [
     "metrics",
     "open_set_scorer",
     "presets",
+    "suggest_rows",
     "summarize",
     "tune_threshold",
 ]

@@ -20,6 +20,7 @@ FORBIDDEN = {
     "baselines": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
     "detectors": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
     "conformal": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
+    "discovery": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
     "training": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.base"},
     "features": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.base"},
     "metrics": {"oslo_sklearn.evaluation", "oslo_sklearn.plotting", "oslo_sklearn.base"},

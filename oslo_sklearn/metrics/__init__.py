@@ -7,6 +7,7 @@ a query without outliers, is nan, with an `UndefinedMetricWarning`.
 """
 
 from ._classification import closed_set_accuracy, open_set_f1, oscr
+from ._decision import false_discovery, false_rejection, found
 from ._discovery import discovery_accuracy
 from ._quality import mean_imposture_factor, variance_ratio
 from ._ranking import aupr, auroc, fpr_at_tpr, precision_at_recall
@@ -16,6 +17,9 @@ __all__ = [
     "auroc",
     "closed_set_accuracy",
     "discovery_accuracy",
+    "false_discovery",
+    "false_rejection",
+    "found",
     "fpr_at_tpr",
     "mean_imposture_factor",
     "open_set_f1",

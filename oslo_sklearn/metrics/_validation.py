@@ -38,7 +38,7 @@ def check_scores(scores):
     return scores
 
 
-def check_is_outlier(is_outlier):
+def check_is_outlier(is_outlier, name="is_outlier"):
     """Return booleans out of booleans or zeros and ones."""
     if is_outlier.dtype != bool:
         try:
@@ -47,7 +47,7 @@ def check_is_outlier(is_outlier):
             binary = False
         if is_outlier.dtype.kind not in "iufbO" or not np.all(binary):
             raise ValueError(
-                "is_outlier must be boolean (or 0 and 1), True for outliers; got other values "
+                f"{name} must be boolean (or 0 and 1), True for outliers; got other values "
                 f"of dtype {is_outlier.dtype}."
             )
     return is_outlier.astype(bool, copy=False)

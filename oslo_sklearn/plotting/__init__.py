@@ -1,6 +1,7 @@
 """Figures: one Display class for each, with matplotlib imported when the first is drawn."""
 
 from ._bars import AblationDisplay, BackboneDisplay
+from ._decisions import PValueHistogramDisplay, RealisedRateDisplay
 from ._map import TaskMapDisplay
 from ._radar import RadarDisplay
 from ._scores import OSCRDisplay, ROCDisplay, ScoreHistogramDisplay
@@ -12,8 +13,10 @@ __all__ = [
     "AblationDisplay",
     "BackboneDisplay",
     "OSCRDisplay",
+    "PValueHistogramDisplay",
     "ROCDisplay",
     "RadarDisplay",
+    "RealisedRateDisplay",
     "ScoreHistogramDisplay",
     "SweepDisplay",
     "TaskMapDisplay",

@@ -11,9 +11,17 @@ matplotlib.use("agg")
 import processes
 from helpers import make_task
 from matplotlib.figure import Figure
+from scipy.stats import false_discovery_control
 
-from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot, StrongBaseline, plotting
-from oslo_sklearn.metrics import auroc, oscr
+from oslo_sklearn import (
+    OSLO,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    SimpleShot,
+    StrongBaseline,
+    plotting,
+)
+from oslo_sklearn.metrics import auroc, false_discovery, oscr
 from oslo_sklearn.plotting import _style
 
 
@@ -56,7 +64,15 @@ def from_estimator(kind, ax):
     return kind.from_estimator(oslo, task.query_X, task.query_y, ax=ax)
 
 
+def from_guard(kind, ax):
+    task = make_task(n_shot=3)
+    guard = ConformalOpenSetClassifier(OSLO()).fit(*task[:3])
+    return kind.from_estimator(guard, task.query_X, task.query_y, ax=ax)
+
+
 FROM_ESTIMATOR = {
+    "p-values": lambda ax: from_guard(plotting.PValueHistogramDisplay, ax),
+    "rates": lambda ax: from_guard(plotting.RealisedRateDisplay, ax),
     "histogram": lambda ax: from_estimator(plotting.ScoreHistogramDisplay, ax),
     "roc": lambda ax: from_estimator(plotting.ROCDisplay, ax),
     "oscr": lambda ax: from_estimator(plotting.OSCRDisplay, ax),
@@ -200,3 +216,25 @@ except ImportError as error:
     print(error)
 """
     assert "oslo_sklearn[plots]" in processes.run(code, output=tmp_path / "out")
+
+
+def test_realised_rates_are_those_of_the_decisions():
+    rng = np.random.default_rng(0)
+    p_values = rng.integers(1, 27, (6, 40)) / 26
+    is_outlier = rng.random((6, 40)) < 0.4
+    is_outlier[0], is_outlier[1] = True, False
+    display = plotting.RealisedRateDisplay(p_values, is_outlier)
+    rejected, wrong, right = (values[0] for values in display.rates([0.2]).values())
+    by_task = [(p <= 0.2)[~out].mean() for p, out in zip(p_values[1:], is_outlier[1:], strict=True)]
+    assert rejected == pytest.approx(np.mean(by_task))
+    tasks = [0, 2, 3, 4, 5]
+    assert right == pytest.approx(
+        np.mean([(p_values[t] <= 0.2)[is_outlier[t]].mean() for t in tasks])
+    )
+    by_task = [
+        false_discovery(out, false_discovery_control(p) <= 0.2)
+        for p, out in zip(p_values, is_outlier, strict=True)
+    ]
+    assert wrong == pytest.approx(np.mean(by_task))
+    *_, found = plotting.RealisedRateDisplay([0.5], [False]).rates([0.1]).values()
+    assert np.isnan(found).all()

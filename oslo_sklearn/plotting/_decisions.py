@@ -1,0 +1,182 @@
+"""p-values: their histogram, and error rates that were promised against those that came true."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..conformal._rules import largest_rejected
+from ..evaluation._scorer import transduce
+from ..metrics._decision import false_discovery
+from ._style import INLIERS, OUTLIERS, Display, new_axes, tidy
+
+_ALPHAS = np.linspace(0.01, 0.5, 50)
+
+
+class _PValueDisplay(Display):
+    """What is drawn out of p-values.
+
+    Parameters
+    ----------
+    p_values : array-like of shape (n_query,) or (n_tasks, n_query)
+        Small means unlikely to be of a known class.
+    is_outlier : array-like of bool of the same shape
+        Rows of unknown classes.
+    alpha : float, optional
+        The error rate in use, which is marked.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, p_values, is_outlier, alpha=None):
+        self.p_values = p_values
+        self.is_outlier = is_outlier
+        self.alpha = alpha
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None):
+        """Draw the p-values that a fitted estimator gives to rows.
+
+        Parameters
+        ----------
+        estimator : fitted ConformalOpenSetClassifier, or Pipeline that ends in one
+        X : array-like of shape (n_query, n_features)
+        y : array-like of shape (n_query,)
+            Labels that are not in ``estimator.classes_`` are the outliers.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : object
+        """
+        p_values = transduce(estimator, X).p_value
+        is_outlier = ~np.isin(y, estimator.classes_)
+        return cls(p_values, is_outlier, getattr(estimator, "alpha", None)).plot(ax=ax)
+
+    def _tasks(self):
+        p_values = np.atleast_2d(np.asarray(self.p_values, dtype=np.float64))
+        return p_values, np.atleast_2d(np.asarray(self.is_outlier, dtype=bool))
+
+
+class PValueHistogramDisplay(_PValueDisplay):
+    __doc__ = (
+        """p-values of known and unknown rows: those of known rows are spread evenly.
+    """
+        + _PValueDisplay.__doc__.split("\n", 1)[1]
+        + """
+    Examples
+    --------
+    >>> from oslo_sklearn.plotting import PValueHistogramDisplay
+    >>> p_values, is_outlier = [0.04, 0.3, 0.7, 0.02], [False, False, False, True]
+    >>> PValueHistogramDisplay(p_values, is_outlier, alpha=0.1).plot().ax_.get_xlabel()
+    'p-value'
+    """
+    )
+
+    def plot(self, ax=None):
+        """Draw the histogram.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : PValueHistogramDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(5.6, 3.4))
+        p_values, is_outlier = self._tasks()
+        edges = np.linspace(0, 1, 21)
+        ax.hist(p_values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
+        unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
+        ax.hist(p_values[is_outlier], edges, label="outliers", **unknown)
+        if self.alpha is not None:
+            ax.axvline(self.alpha, color="0.1", linestyle="--", label="alpha")
+        ax.set(xlabel="p-value", ylabel="query rows", xlim=(0, 1))
+        tidy(ax)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        return self._keep(ax)
+
+
+class RealisedRateDisplay(_PValueDisplay):
+    __doc__ = (
+        """Error rates that came true against alpha, the rate that was promised.
+
+    A promise is kept where a line is at or below the diagonal: known rows rejected with
+    ``control="fpr"``, known rows among the rejected with ``control="fdr"``, means over tasks.
+    """
+        + _PValueDisplay.__doc__.split("\n", 1)[1]
+        + """
+    Examples
+    --------
+    >>> from oslo_sklearn.plotting import RealisedRateDisplay
+    >>> p_values, is_outlier = [0.04, 0.3, 0.7, 0.02], [False, False, False, True]
+    >>> RealisedRateDisplay(p_values, is_outlier, alpha=0.1).plot().ax_.get_ylabel()
+    'realised rate'
+    """
+    )
+
+    def plot(self, ax=None):
+        """Draw the rates.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : RealisedRateDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=(4.6, 4.4))
+        ax.plot([0, 0.5], [0, 0.5], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
+        rates = zip(
+            self.rates(_ALPHAS).items(), (INLIERS, OUTLIERS, "0.3"), ("-", "--", ":"), strict=True
+        )
+        for (name, values), colour, line in rates:
+            ax.plot(_ALPHAS, values, color=colour, linestyle=line, linewidth=2, label=name)
+        if self.alpha is not None:
+            ax.axvline(self.alpha, color="0.8", linewidth=1)
+        ax.set(xlabel="alpha", ylabel="realised rate", xlim=(0, 0.5), ylim=(0, 1.01))
+        tidy(ax, grid="both")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
+        return self._keep(ax)
+
+    def rates(self, alphas):
+        """Rates that came true at each alpha.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (n_alphas,)
+
+        Returns
+        -------
+        rates : dict of str to ndarray of shape (n_alphas,)
+            Known rows rejected by "fpr", known rows among those rejected by "fdr", and unknown rows
+            found by "fpr".
+        """
+        p_values, is_outlier = self._tasks()
+        by_fdr = [
+            np.stack([row <= largest_rejected(row, alpha) for row in p_values]) for alpha in alphas
+        ]
+        return {
+            'known rows rejected ("fpr")': _share(p_values, ~is_outlier, alphas),
+            'known among the rejected ("fdr")': np.array(
+                [np.mean(false_discovery(is_outlier, rejected)) for rejected in by_fdr]
+            ),
+            'unknown rows found ("fpr")': _share(p_values, is_outlier, alphas),
+        }
+
+
+def _share(p_values, of_rows, alphas):
+    """Mean over tasks of the share of some rows that are rejected at each alpha."""
+    has_rows = of_rows.any(axis=1)
+    if not has_rows.any():
+        return np.full(len(alphas), np.nan)
+    p_values, of_rows = p_values[has_rows], of_rows[has_rows]
+    return np.array([(((p_values <= a) & of_rows).sum(1) / of_rows.sum(1)).mean() for a in alphas])
