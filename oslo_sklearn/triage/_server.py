@@ -255,6 +255,7 @@ def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) ->
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_HOST, port))
+        listener.listen()  # a browser that is quicker than uvicorn waits
         port = listener.getsockname()[1]
         token = secrets.token_urlsafe(18)
         loop = Loop(result, folder)
