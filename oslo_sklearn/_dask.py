@@ -1,8 +1,8 @@
-"""Queries that live elsewhere: Dask arrays and frames, read where they are and never pulled in.
+"""Queries in Dask arrays and frames: read block by block where they are, never all in memory.
 
-A block of rows is answered by a copy of the estimator that travels to it, so all that comes back
-is lazy; a fit moves sums over blocks, of a size that does not depend on the number of rows. Dask
-is imported once a Dask collection has been handed in.
+`DaskAdapter` wraps an estimator. A copy of the estimator travels to each block and answers its
+rows, so all results are lazy. A fit adds up sums over blocks, whose size does not depend on the
+number of rows. Dask is imported only once a Dask collection has been handed in.
 """
 
 from __future__ import annotations
@@ -10,32 +10,119 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import fields
 from functools import partial
-from numbers import Real
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
+from ._dask_scores import LazyScores, no_rows
 from ._devices import common_dtype
 from ._optional import require
-from ._results import QUERY_ATTRIBUTES, Answer, State, first
-from ._threshold import decide_threshold
+from ._results import QUERY_ATTRIBUTES, Answer, State, Transduction, first
+from ._threshold import check_outlier_label, mark_outliers
 from ._validation import check_features, check_rows
 from .solvers.oslo_tiled import tile_rows
 
-_BINS = 2**16
 _SCALE = 2.0**-40  # of sums of rows: no number of them overflows, and no digit is lost
 
 
-def is_dask(X) -> bool:
-    """Whether X is a Dask collection, told without importing Dask."""
-    return hasattr(X, "__dask_graph__") and any(
-        cls.__module__.partition(".")[0].startswith("dask") for cls in type(X).__mro__
-    )
+class DaskAdapter:
+    """An estimator or transformer on Dask collections: its methods, with lazy results."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    @staticmethod
+    def read(X):
+        """What is small, as whatever its blocks are: a frame keeps its names."""
+        return X.compute()
+
+    def fit(self, support: torch.Tensor, codes: np.ndarray, query_X) -> None:
+        """Solve the task of a validated support and a Dask query; set the fitted attributes."""
+        estimator = self.estimator
+        query = as_blocks(estimator, query_X, "query_X")
+        is_transductive = estimator._is_transductive()
+        if is_transductive and not estimator._solves_by_sums():
+            name = type(estimator).__name__
+            raise ValueError(
+                f"query_X is a dask {type(query_X).__name__}, and {name} needs all rows of its "
+                "query in memory at once. Fit it with a sample of them, np.asarray(sample); "
+                "predict and score_samples then take dask arrays. OSLO takes them at fit, too."
+            )
+        dtype = common_dtype([support, _like(query)], estimator.dtype)
+        support, labels = support.cpu().to(dtype)[None], torch.from_numpy(codes)[None]
+        blocks = RowBlocks(estimator, query, support)
+        if is_transductive:
+            solution = estimator._solve_by_sums(support, labels, blocks)
+        else:
+            solution = _solve_support(estimator, support, labels, blocks.center)
+        estimator._keep_state(solution)
+        answer = _answer_blocks(estimator, query, "query_X")
+        estimator._keep_query_attributes(solution, answer)
+        estimator.labels_ = self._label(answer)
+        # With the bounds of now: what is lazy must not change with later parameters.
+        estimator._scores = LazyScores(answer.outlierness, estimator._score_bounds(), "query_X")
+
+    def predict(self, X):
+        answer, outlier_label = self._answer(X), self.estimator.outlier_label
+        labels = self._label(answer)
+        if outlier_label is None:
+            return labels
+        check_outlier_label(outlier_label, self.estimator.classes_)
+        mark = partial(mark_outliers, outlier_label=outlier_label)
+        return _per_row(mark, labels, self._is_outlier(answer.outlierness))
+
+    def predict_proba(self, X):
+        return self._answer(X).proba
+
+    def score_samples(self, X):
+        return self._answer(X).outlierness
+
+    def transduce(self, X) -> Transduction:
+        answer = self._answer(X)
+        return Transduction(
+            labels=self._label(answer),
+            proba=answer.proba,
+            outlierness=answer.outlierness,
+            is_outlier=self._is_outlier(answer.outlierness),
+        )
+
+    def transform(self, X):
+        """Rows of a transformer: a 2-D Dask array of X's chunks."""
+        check_is_fitted(self.estimator)
+        rows = as_blocks(self.estimator, X, "X")
+        meta = _like(rows).new_empty(0, 0).numpy()
+        traveller = copy(self.estimator)
+        vars(traveller).pop("feature_names_in_", None)
+        sent = _send(traveller)
+        return rows.map_blocks(_transform_block, sent, meta.dtype, dtype=meta.dtype, meta=meta)
+
+    def _answer(self, X) -> Answer:
+        estimator = self.estimator
+        check_is_fitted(estimator)
+        rows = as_blocks(estimator, X, "X")
+        if estimator._support is not None:
+            raise ValueError(
+                f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
+                "without query_X, so that it would have to solve a task of all these rows now. Fit "
+                "with query_X first: OSLO takes a dask collection there, other methods an array."
+            )
+        return _answer_blocks(estimator, rows, "X")
+
+    def _label(self, answer: Answer):
+        return _per_row(self.estimator.classes_.take, answer.labels)
+
+    def _is_outlier(self, scores):
+        estimator, rule = self.estimator, self.estimator._rule()
+        known = estimator._scores
+        if known is None:  # without a query at fit, the rows at hand are the query
+            known = LazyScores(scores, estimator._score_bounds(), "X")
+        is_lazy = isinstance(known, LazyScores)
+        threshold = known.threshold(rule) if is_lazy else rule.threshold(known)
+        return scores.astype(np.float64) > threshold
 
 
-def in_memory(X):
-    """What is small enough to be read, as whatever its blocks are: a frame keeps its names."""
-    return X.compute() if is_dask(X) else X
+# Blocks of rows, and what is sent to them.
 
 
 def as_blocks(estimator, X, name: str):
@@ -60,64 +147,27 @@ def as_blocks(estimator, X, name: str):
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from error
     if X.shape[0] == 0:
-        raise ValueError(_no_rows(name))
+        raise ValueError(no_rows(name))
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-
-
-def _no_rows(name: str) -> str:
-    return f"{name}: Found array with 0 sample(s) while a minimum of 1 is required."
 
 
 def _traveller(estimator, **changes):
     """A copy that is sent to the blocks, without what has a row for each of the query."""
     traveller = copy(estimator)
     # Names have been checked, and blocks have none.
-    for name in (*QUERY_ATTRIBUTES, "_histogram", "feature_names_in_"):
+    for name in (*QUERY_ATTRIBUTES, "feature_names_in_"):
         vars(traveller).pop(name, None)
-    vars(traveller).update(changes)
+    vars(traveller).update(changes, _scores=None)
     return traveller
 
 
 def _send(traveller):
     """A node of the graph, so that it goes to each worker once and not with every task."""
     dask = require("dask", "dask")
-    # Named after all it carries: others may have told Dask that parameters make an estimator.
+    # Named after all it carries: Dask may have been told that equal parameters make equal fits.
     token = dask.base.tokenize(require("cloudpickle", "dask").dumps(traveller))
     name = f"{type(traveller).__name__}-{token}"
     return dask.delayed(traveller, name=name, traverse=False)
-
-
-# Fitting.
-
-
-def solve_on_dask(estimator, support: torch.Tensor, codes: np.ndarray, query_X):
-    """Solve a task whose query is a Dask collection: the Solution, and a lazy Answer."""
-    query = as_blocks(estimator, query_X, "query_X")
-    solver = _traveller(estimator)
-    is_on_task = isinstance(getattr(solver, "center", None), str) and solver.center == "task"
-    if is_on_task:
-        solver.center = None
-    if solver._needs_query() and not solver._solves_by_sums():
-        name = type(estimator).__name__
-        raise ValueError(
-            f"query_X is a dask {type(query_X).__name__}, and {name} needs all rows of its query "
-            "in memory at once. Fit it with a sample of them, np.asarray(sample); predict and "
-            "score_samples then take dask arrays. OSLO takes them at fit, too."
-        )
-    support = support.cpu().to(common_dtype([support, _like(query)], estimator.dtype))
-    blocks = RowBlocks(solver, query)
-    if is_on_task:
-        solver.center = blocks.mean_with(support)
-    if solver._needs_query():
-        labels = torch.from_numpy(codes)[None]
-        solution = solver._solve_by_sums(support[None], labels, blocks)
-    else:
-        solution, _ = solver._solve_one(support, codes, None, False)
-    estimator._keep_state(solution)
-    answer = _answer_blocks(estimator, query, "query_X")
-    # With the bounds of now: what is lazy must not change with later parameters.
-    estimator._histogram = _histogram(first(answer.outlierness), estimator._score_bounds())
-    return solution, answer
 
 
 def _like(rows) -> torch.Tensor:
@@ -126,11 +176,21 @@ def _like(rows) -> torch.Tensor:
     return torch.empty(0, dtype=torch.float32 if is_narrow else torch.float64)
 
 
-class RowBlocks:
-    """The blocks of a query, to be summed over."""
+@torch.inference_mode()
+def _solve_support(estimator, support: torch.Tensor, labels: torch.Tensor, center):
+    solution, _ = estimator._solve_around(center, [support], labels, len(estimator.classes_))
+    return solution
 
-    def __init__(self, solver, query):
-        self.solver, self.query = solver, query
+
+class RowBlocks:
+    """The blocks of a query, to be summed over, and the ``center (1, d)`` of the task."""
+
+    def __init__(self, estimator, query, support: torch.Tensor):
+        self.solver, self.query = _traveller(estimator), query
+        if estimator._centers_on_task():
+            self.center = torch.from_numpy(self._mean_with(support[0])).to(support)[None]
+        else:
+            self.center = estimator._find_center([support])
 
     def summed(self, function, size: int, state: State | None = None):
         """The sum over blocks of ``function(solver, block)``, lazily.
@@ -153,10 +213,15 @@ class RowBlocks:
         """Compute the sum now."""
         total = self.summed(function, size, state).compute()
         if not total[-1]:
-            raise ValueError(_no_rows("query_X"))
+            raise ValueError(no_rows("query_X"))
         return total
 
-    def mean_with(self, support: torch.Tensor) -> np.ndarray:
+    def later(self, function, values: np.ndarray, *of_sum):
+        """``function(sums, values)``, lazily, with the sums of ``summed(*of_sum)``."""
+        sums = self.summed(*of_sum)
+        return sums.map_blocks(function, values, chunks=(len(values),), meta=values[:0])
+
+    def _mean_with(self, support: torch.Tensor) -> np.ndarray:
         """The mean of support and query."""
         total = self.add_up(_sum_query, support.shape[1] + 1) + _sum_rows(support)
         return total[:-1] / total[-1] / _SCALE
@@ -181,20 +246,8 @@ def _sum_rows(rows: torch.Tensor) -> np.ndarray:
 # Answers.
 
 
-def lazy_answer(estimator, X) -> Answer:
-    """Answer rows block by block; in the answer's one-task batch, arrays are Dask's."""
-    rows = as_blocks(estimator, X, "X")
-    if estimator._support is not None:
-        raise ValueError(
-            f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
-            "without query_X, so that it would have to solve a task of all these rows now. Fit "
-            "with query_X first: OSLO takes a dask collection there, other methods an array."
-        )
-    return _answer_blocks(estimator, rows, "X")
-
-
-# Fields that one visit to a block finds together. What has a number for each class is not among
-# them: labels wait for a threshold, and classes must not wait with them.
+# Fields that one visit to a block finds together. Those with a number for each class are computed
+# separately, so labels that wait for a threshold never hold n x K numbers in memory.
 _VISITS = (("outlierness", "labels", "inlierness"), ("proba",), ("assignments",))
 
 
@@ -210,7 +263,7 @@ def _answer_blocks(estimator, rows, name: str) -> Answer:
         )
         for i, (field, like) in enumerate(zip(wanted, likes, strict=True)):
             if like is not None:
-                found[field] = [_part(answers, i, field, like)]
+                found[field] = _part(answers, i, field, like)
     return Answer(**{"proba": None, **found})
 
 
@@ -241,123 +294,13 @@ def _field(answer: tuple, i: int, dtype: np.dtype) -> np.ndarray:
     return answer[i].astype(dtype, copy=False)
 
 
-def transform_blocks(transformer, X):
-    """Transform rows block by block; a 2-D Dask array of X's chunks."""
-    rows = as_blocks(transformer, X, "X")
-    meta = _like(rows).new_empty(0, 0).numpy()
-    traveller = copy(transformer)
-    vars(traveller).pop("feature_names_in_", None)
-    sent = _send(traveller)
-    return rows.map_blocks(_transform_block, sent, meta.dtype, dtype=meta.dtype, meta=meta)
-
-
 def _transform_block(block, transformer, dtype: np.dtype) -> np.ndarray:
     mapped = transformer.transform(block) if block.shape[0] else np.empty(block.shape)
     return mapped.astype(dtype, copy=False)
 
 
-def per_row(function, *arrays):
-    """``function(*arrays)``, block by block where these are Dask's."""
-    if not any(map(is_dask, arrays)):
-        return function(*arrays)
+def _per_row(function, *arrays):
+    """``function(*arrays)``, block by block."""
     meta = function(*(np.empty(0, dtype=array.dtype) for array in arrays))
     map_blocks = require("dask.array", "dask").map_blocks
     return map_blocks(function, *arrays, dtype=meta.dtype, meta=meta)
-
-
-# Decisions.
-
-
-def decide_on_dask(estimator, scores, rule: dict, lazy: bool):
-    """The threshold for Dask scores, out of a histogram; a 0-d Dask array if that may wait."""
-    if isinstance(rule["threshold"], Real):
-        return decide_threshold(None, **rule)
-    is_query = scores is getattr(estimator, "outlierness_", None)
-    if not is_query:
-        histogram = _histogram(scores, estimator._score_bounds())
-    else:
-        if is_dask(estimator._histogram) and not lazy:
-            estimator._histogram = estimator._histogram.compute()
-        histogram = estimator._histogram
-    name = "query_X" if is_query else "X"
-    decide = partial(_decide_on_histogram, rule=rule, name=name)
-    if not is_dask(histogram):
-        return decide(histogram)
-    return histogram.map_blocks(decide, drop_axis=0, dtype=np.float64, meta=np.float64(0))
-
-
-def names_of(estimator) -> list[str]:
-    """Names of the attributes that are there, without those that take a pass to look at.
-
-    scikit-learn's display of an estimator looks at all.
-    """
-    names = set(object.__dir__(estimator))
-    if is_dask(getattr(estimator, "_histogram", None)):
-        names.remove("threshold_")
-    return [name for name in names if hasattr(estimator, name)]
-
-
-def _decide_on_histogram(histogram: np.ndarray, rule: dict, name: str) -> np.float64:
-    counts, sums = np.split(histogram, 2)
-    is_used = counts > 0
-    if not is_used.any():
-        raise ValueError(_no_rows(name))
-    # A bin's mean: as long as rows do not share bins, these are the scores themselves.
-    return decide_threshold(sums[is_used] / counts[is_used], counts=counts[is_used], **rule)
-
-
-def _histogram(scores, bounds: tuple[float, float] | None):
-    """Counts and sums of scores in bins, one vector after the other, lazily.
-
-    Bins are of one width where the bounds of scores are known. Where they are not, one far row
-    must not take all bins for itself, and bins go where a first count has found the rows.
-    """
-    per_block = {"new_axis": 1, "dtype": np.float64, "meta": np.empty((0, 0))}
-    ones = (1,) * scores.numblocks[0]
-    scale = bounds, (0, _BINS)
-    if bounds is None:
-        extremes = scores.map_blocks(_extremes, chunks=(ones, (2,)), **per_block).min(axis=0)
-        counts = scores.map_blocks(_count_keys, chunks=(ones, (_BINS,)), **per_block).sum(axis=0)
-        place_bins = require("dask", "dask").delayed(_place_bins, pure=True)
-        # Optimised one by one, each would answer the rows again.
-        parts = (part.to_delayed(optimize_graph=False).item() for part in (counts, extremes))
-        scale = place_bins(*parts)
-    binned = scores.map_blocks(_bin_scores, scale, chunks=(ones, (2 * _BINS,)), **per_block)
-    return binned.sum(axis=0)
-
-
-def _extremes(scores: np.ndarray) -> np.ndarray:
-    low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    return np.array([[low, -high]], dtype=np.float64)
-
-
-def _count_keys(scores: np.ndarray) -> np.ndarray:
-    """How many scores share the first 16 bits, which for floats are in the order of the values."""
-    largest = np.finfo(np.float32).max
-    bits = np.clip(scores, -largest, largest).astype(np.float32).view(np.uint32)
-    bits = np.where(bits >> 31, ~bits, bits | 2**31)  # of negative ones, the larger the smaller
-    return np.bincount(bits >> 16, minlength=_BINS)[None].astype(np.float64)
-
-
-def _place_bins(counts: np.ndarray, extremes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, and the numbers of the bins that start there: linear in between."""
-    keys = np.flatnonzero(counts)
-    if not len(keys):
-        return np.zeros(1), np.zeros(1)
-    shares = counts[keys] / counts.sum()
-    widths = 1 + np.floor(shares * (_BINS - len(keys)))
-    stops = np.cumsum(widths)
-    bits = np.stack([keys, keys + 1], 1).astype(np.uint32) << 16
-    bits = np.where(bits >> 31, bits ^ 2**31, ~bits).astype(np.uint32)
-    low, high = extremes * [1, -1]
-    edges = np.clip(bits.view(np.float32).astype(np.float64), low, high)
-    edges[0, 0], edges[-1, 1] = low, high
-    edges, at = np.unique(edges, return_index=True)
-    return edges, np.stack([stops - widths, stops], 1).ravel()[at]
-
-
-def _bin_scores(scores: np.ndarray, scale) -> np.ndarray:
-    scores = scores.astype(np.float64)
-    place = np.minimum(np.interp(scores, *scale), _BINS - 1).astype(np.int64)
-    counts = np.bincount(place, minlength=_BINS)
-    return np.concatenate([counts, np.bincount(place, scores, minlength=_BINS)])[None]

@@ -32,6 +32,23 @@ def check_device(device) -> torch.device | None:
     return found
 
 
+def fastest_device() -> torch.device:
+    """The first of cuda, mps and cpu that is there."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def check_dtype(dtype) -> None:
+    """Refuse types that are not computed in."""
+    try:
+        is_known = dtype is None or np.dtype(dtype) in (np.float32, np.float64)
+    except TypeError:
+        is_known = False
+    if not is_known:
+        raise ValueError(f"dtype={dtype!r}: expected None, 'float32' or 'float64'.")
+
+
 def choose_device(
     device: torch.device | None, rows: list[torch.Tensor], n_classes: int, stays: bool = False
 ) -> torch.device:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
+
+from ._decision import Contamination, Fixed
 
 _CENTER = """\
 center : {{"task", "support"}}, array-like of shape (n_features,) or None, default={center!r}
@@ -18,23 +21,15 @@ outlier_label : label or None, default=None
     is closed-set. Support rows with this label are known negatives, examples of no class.
     {negatives}
 threshold : "auto" or float, default="auto"
-    {automatic} A number is in units of the score.
+{threshold}
 contamination : float in [0, 1) or None, default=None
-    Reject this share of the query instead.
+    {contamination}
 device : str or torch.device, default="auto"
     Where to compute. ``"auto"``: tensors where they live, arrays on the CPU unless there is
     a GPU and the task is large.
 dtype : {{"float32", "float64"}} or None, default=None
     Type to compute in. None: the wider of the inputs'.
 """
-
-_OTSU = "``\"auto\"``: Otsu's threshold on the query's scores."
-_MIDWAY = (
-    "``\"auto\"``: midway between Otsu's threshold on the query's scores and {zero:g}, where\n"
-    "    a row is as likely in as out."
-)
-
-_ZERO = '``"auto"``: {zero:g}, where a row is as likely in as out.'
 
 _IGNORES_NEGATIVES = "This method leaves them out."
 _USES_NEGATIVES = "This method uses them."
@@ -67,10 +62,13 @@ def shared_docs(cls):
     if cls.__doc__ is None:  # python -OO
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
-    zero = cls._natural_zero
-    automatic = _OTSU if zero is None else (_ZERO if cls._zero_decides else _MIDWAY)
-    negatives = _USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES
-    parameters = _DECISION.format(automatic=automatic.format(zero=zero), negatives=negatives)
+    threshold = f'``"auto"``: {cls._decision.sentence} {Fixed.sentence}'
+    threshold = textwrap.fill(threshold, 90, initial_indent="    ", subsequent_indent="    ")
+    parameters = _DECISION.format(
+        threshold=threshold,
+        contamination=Contamination.sentence,
+        negatives=_USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES,
+    )
     if "center" in defaults:
         parameters = _CENTER.format(**defaults) + parameters
     doc = inspect.cleandoc(cls.__doc__)

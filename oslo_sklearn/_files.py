@@ -1,48 +1,55 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and digests of what is in them."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import tempfile
+import uuid
 from pathlib import Path
 
 
-def write_whole(out: Path, write) -> None:
-    """Call `write(binary_file)`; under its name the file is whole or absent, killed or not."""
-    write_together([(Path(out), write)])
+def write_whole(path, write) -> Path:
+    """Let ``write(binary_file)`` write beside the path, then put the finished file in its place.
 
-
-def write_together(files: list[tuple[Path, object]]) -> None:
-    """The same for several files: all are complete before the first gets its name.
-
-    An exception or Ctrl-C then no longer parts them: either all are as before or all are new.
+    Under its name the file is whole or as it was before, whenever the process is killed.
     """
-    staged: list[tuple[str, Path]] = []
+    return write_together([(path, write)])[0]
+
+
+def write_together(files) -> list[Path]:
+    """The same for pairs of a path and its ``write``, all finished before the first is in place.
+
+    An exception or Ctrl-C does not part them: all are as before, or all are new.
+    """
+    paths = [Path(os.path.abspath(os.fspath(path))) for path, _ in files]
+    unfinished = [path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp") for path in paths]
     try:
-        for out, write in files:
-            handle, unfinished = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-            staged.append((unfinished, out))
-            with os.fdopen(handle, "wb") as file:
+        for name, (_, write) in zip(unfinished, files, strict=True):
+            with open(name, "xb") as file:
                 write(file)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(unfinished, 0o666 & ~umask)
-    except BaseException:
-        for unfinished, _ in staged:
-            os.unlink(unfinished)
-        raise
-    try:
-        _rename(staged)
-    except BaseException:
-        if os.path.exists(staged[0][0]):  # nothing has its name yet
-            for unfinished, _ in staged:
-                os.unlink(unfinished)
-        else:
-            _rename(staged)
-        raise
+                file.flush()
+                os.fsync(file.fileno())
+        try:
+            _put_in_place(unfinished, paths)
+        except BaseException:
+            if not unfinished[0].exists():  # the first has its place: go on, then stop
+                _put_in_place(unfinished, paths)
+            raise
+    finally:
+        for name in unfinished:
+            name.unlink(missing_ok=True)
+    return paths
 
 
-def _rename(staged) -> None:
-    for unfinished, out in staged:
-        if os.path.exists(unfinished):
-            os.replace(unfinished, out)
+def _put_in_place(unfinished: list[Path], paths: list[Path]) -> None:
+    for name, path in zip(unfinished, paths, strict=True):
+        if name.exists():
+            os.replace(name, path)
+
+
+def content_digest(*parts, size: int = 16) -> str:
+    """Hexadecimal digits, two for each of ``size`` bytes, that change with strings and buffers."""
+    hasher = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        hasher.update(part.encode() if isinstance(part, str) else part)
+    return hasher.hexdigest()

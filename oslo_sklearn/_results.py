@@ -32,7 +32,7 @@ QUERY_ATTRIBUTES = (
 class Answer:
     """What a method says about rows, each with a leading axis of tasks.
 
-    Of rows in a Dask collection, these are lists with the one task's Dask array.
+    Of rows that are not in memory, these are lazy arrays of one task, without that axis.
     ``labels`` is for methods whose probabilities round away what tells two classes apart.
     """
 
@@ -97,10 +97,13 @@ def join(tiles: list[Answer]) -> Answer:
 
 
 def first(values: Tensor | list | None):
-    """What the only task of a batch has: an array or a fitted object."""
-    if values is None:
-        return None
-    return values[0].cpu().numpy() if isinstance(values, Tensor) else values[0]
+    """What the only task of a batch has: an array or a fitted object.
+
+    Lazy arrays have no axis of tasks, and stay as they are.
+    """
+    if isinstance(values, Tensor):
+        return values[0].cpu().numpy()
+    return values[0] if isinstance(values, list) else values
 
 
 def as_batch(value, device: torch.device, dtype: torch.dtype) -> Tensor | list | None:

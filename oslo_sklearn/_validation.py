@@ -115,6 +115,22 @@ class _Writeable:
         self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
+def sort_labels(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted distinct labels, and each row's position among them."""
+    try:
+        return np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"{name} must hold sortable labels, none missing: {error}.") from error
+
+
+def encode_labels(y) -> tuple[np.ndarray, np.ndarray]:
+    """As `sort_labels`, of the labels of a pool of rows."""
+    y = column_or_1d(y)
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
+        raise ValueError("y must hold class labels; got continuous or non-finite values.")
+    return sort_labels(y, "y")
+
+
 def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
     """Validate the support's labels; return the sorted classes and each row's class index."""
     if y is None:
@@ -128,7 +144,7 @@ def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
     try:
         if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuUS"):
             y = _check_unusual_labels(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes, codes = sort_labels(y, "support_y")
     except (TypeError, ValueError) as error:
         if "support_y" in str(error):
             raise

@@ -7,9 +7,11 @@ import numbers
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._decision import Zero
 from ._docs import shared_docs
 from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import AdaptiveModel, solve_adaptive
+from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
 from .solvers.geometry import product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -118,8 +120,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     """
 
     _transductive = True
-    _natural_zero = 0.0
-    _zero_decides = True
+    _decision = Zero()
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -194,6 +195,25 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             "share": solved.share[:, None],
         }
         return Solution(state, prototypes=solved.label_weights, objective=solved.objective)
+
+    def _solve_indexed(self, pool, tasks):
+        pool, center = self._pool_to_solve_in(pool, 1)
+        can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
+        n_rows = tasks.support.shape[1] + tasks.query.shape[1]
+        if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
+            return None
+        return solve_adaptive_tasks(
+            self._model(),
+            pool,
+            tasks.support,
+            tasks.labels,
+            tasks.query,
+            tasks.classes.shape[1],
+            share=self._given_share(),
+            max_iter=self.max_iter,
+            center=center,
+            normalize=self.normalize,
+        )
 
     def _infer(self, state, rows) -> Answer:
         rows, intercepts = self._on_model(rows), state["intercepts"][:, None]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numbers
 
+import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
 from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
+from .solvers.oslo_gram import solve_oslo_tasks
 from .solvers.oslo_tiled import (
     StepSums,
     TiledRows,
@@ -115,7 +118,7 @@ class OSLO(FewShotOpenSetClassifier):
     """
 
     _transductive = True
-    _natural_zero = 0.0
+    _decision = Midway()
     _uses_negatives = True
 
     _parameter_constraints = {
@@ -249,14 +252,39 @@ class OSLO(FewShotOpenSetClassifier):
         )
         return solution, answer
 
+    def _solve_indexed(self, pool, tasks):
+        found = self._solve_settings(pool, tasks, (self.max_iter,))
+        if found is None:
+            return None
+        codes, scores = (answers[0, 0] for answers in found)
+        return codes, scores, np.ones(len(codes), dtype=bool)
+
+    def _solve_settings(self, pool, tasks, max_iters, lambdas=None):
+        """Codes and scores (steps, settings, tasks, query rows), or None: see `_solve_indexed`."""
+        if self.tol > 0 or not self._solves_as(OSLO):
+            return None
+        pool, center = self._pool_to_solve_in(pool, tasks.query.size)
+        answers = solve_oslo_tasks(
+            self._model(),
+            pool,
+            tasks.support,
+            tasks.labels,
+            tasks.query,
+            tasks.classes.shape[1],
+            max_iters=max_iters,
+            lambdas=lambdas,
+            center=center,
+            normalize=self.normalize,
+        )
+        return [tensor.cpu().numpy() for tensor in answers]
+
     def _solves_by_sums(self) -> bool:
-        # A subclass with another solver has other sums.
-        return type(self)._solve is OSLO._solve
+        return self._solves_as(OSLO)  # a subclass with another solver has other sums
 
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
         """Solve one task of whose query only sums are at hand."""
         n_classes = len(self.classes_)
-        center = self._find_center([support])
+        center = blocks.center
         support, labels = only_classes(self._prepare(support, center), labels)
         origin = support.mean(1) if self.likelihood == "gaussian" else None
         start = self._start(Task(support, labels, None, n_classes))
@@ -279,9 +307,9 @@ class OSLO(FewShotOpenSetClassifier):
         )
         objective = found.objective.to(support.dtype)[None]
         if found.is_open:
-            values = objective[0].numpy()
-            closing = blocks.summed(OSLO._sum_step, size, state(found.path))
-            objective = [closing.map_blocks(_close, values, chunks=(len(values),), meta=values[:0])]
+            objective = blocks.later(
+                _close, objective[0].numpy(), OSLO._sum_step, size, state(found.path)
+            )
         prototypes = found.path[None, -1]
         return Solution(
             state(found.path),

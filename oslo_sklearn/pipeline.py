@@ -65,6 +65,12 @@ def last_step(estimator):
     return estimator
 
 
+def transduce(estimator, X):
+    """``estimator.transduce(X)``, for a Pipeline after its transformers."""
+    last, X = reach_last_step(estimator, X)
+    return last.transduce(X)
+
+
 def reach_last_step(estimator, X):
     """What a fitted pipeline ends in, and rows as they reach it."""
     while isinstance(estimator, Pipeline):

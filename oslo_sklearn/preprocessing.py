@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ._dask import is_dask, transform_blocks
+from ._collections import or_by_adapter
 from ._validation import check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
@@ -35,6 +35,7 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._learn(check_rows(self, X, "X", reset=True))
         return self
 
+    @or_by_adapter
     def transform(self, X):
         """Transform rows.
 
@@ -48,8 +49,6 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Of a Dask array or DataFrame, a Dask array.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return transform_blocks(self, X)
         rows = check_rows(self, X, "X")
         mapped = self._map(rows)
         # The caller's memory, which may be read-only, is not handed out.
@@ -115,6 +114,9 @@ class CenterNormalize(_RowTransformer):
         else:
             self.center_ = check_center(self.center, rows).cpu().numpy()
 
+    def _learns_nothing(self):
+        return not isinstance(self.center, str)
+
     def _map(self, rows):
         center = None if self.center_ is None else torch.tensor(self.center_).to(rows)
         return prepare_rows(rows, center, self.normalize)
@@ -178,6 +180,9 @@ class PowerTransform(_RowTransformer):
 
     def _learn(self, rows):
         pass
+
+    def _learns_nothing(self):
+        return True
 
     def _map(self, rows):
         rows = (rows.clamp_min(0) + float(self.offset)).pow(float(self.power))

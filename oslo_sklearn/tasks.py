@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
+
+from ._validation import encode_labels
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
 _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
@@ -215,7 +216,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         self._check_params()
         if y is None:
             raise ValueError("y must be the class labels of the rows; got None.")
-        labels, codes = _encode(y)
+        labels, codes = encode_labels(y)
         if X is not None and _n_rows(X) != len(codes):
             raise ValueError(f"X and y must have as many rows; got {_n_rows(X)} and {len(codes)}.")
         sizes = np.bincount(codes, minlength=len(labels))
@@ -354,19 +355,6 @@ def _apportion(shares, total, capacities):
     remainders = np.where(full, -1.0, quotas - np.floor(quotas))
     rank = np.argsort(np.argsort(-remainders, axis=1, kind="stable"), axis=1)
     return counts + (rank < total - counts.sum(axis=1, keepdims=True))
-
-
-def _encode(y):
-    """Sorted distinct labels and each row's position among them."""
-    y = column_or_1d(y)
-    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
-        raise ValueError("y must hold class labels; got continuous or non-finite values.")
-    try:
-        return np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            f"y must hold labels that can be sorted, without missing ones: {error}."
-        ) from error
 
 
 def _n_rows(X):

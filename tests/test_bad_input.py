@@ -104,10 +104,10 @@ FIT_CASES = {
         ValueError,
         "threshold=0.0 and contamination=0.1 both",
     ),
-    "label of other kind": ({"outlier_label": "out"}, S, Y, Q, ValueError, "labels' kind"),
-    "bool among ints": ({"outlier_label": True}, S, Y, Q, ValueError, "labels' kind"),
-    "float among ints": ({"outlier_label": -1.5}, S, Y, Q, ValueError, "labels' kind"),
-    "int among strings": ({"outlier_label": -1}, S, list("abc"), Q, ValueError, "labels' kind"),
+    "label of other kind": ({"outlier_label": "out"}, S, Y, Q, ValueError, "same type as"),
+    "bool among ints": ({"outlier_label": True}, S, Y, Q, ValueError, "same type as"),
+    "float among ints": ({"outlier_label": -1.5}, S, Y, Q, ValueError, "same type as"),
+    "int among strings": ({"outlier_label": -1}, S, list("abc"), Q, ValueError, "same type as"),
     "negatives only": ({"outlier_label": 2}, S, [2] * 3, Q, ValueError, "support_y holds nothing"),
     "unknown device": ({"device": "abacus"}, S, Y, Q, ValueError, "device='abacus'"),
     "device of no data": ({"device": "meta"}, S, Y, Q, ValueError, "device='meta'"),
@@ -180,7 +180,7 @@ class TestAnswersRefuse:
 
 def test_a_bad_outlier_label_set_after_fit_is_refused_by_predict():
     oslo = OSLO().fit(S, Y, Q).set_params(outlier_label="out")
-    with pytest.raises(ValueError, match="labels' kind"):
+    with pytest.raises(ValueError, match="same type as"):
         oslo.predict(Q)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from oslo_sklearn import OSLO, KNNDetector, SimpleShot, StrongBaseline
-from oslo_sklearn._dask import _histogram
+from oslo_sklearn._dask_scores import _histogram
 
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402

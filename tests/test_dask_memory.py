@@ -7,8 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-import oslo_sklearn.base
-from oslo_sklearn import OSLO, SimpleShot
+from oslo_sklearn import OSLO, SimpleShot, _solving
 from oslo_sklearn._dask import RowBlocks
 
 dask = pytest.importorskip("dask")
@@ -52,7 +51,7 @@ def test_probabilities_of_a_chunk_never_exist_as_a_whole(monkeypatch, name):
 
     query = lazy_rows(DIRECTIONS, (1_000,))
     oslo = OSLO().fit(DIRECTIONS, range(N_CLASSES), query)
-    monkeypatch.setattr(oslo_sklearn.base, "_TILE_ENTRIES", 8 * N_CLASSES * 100)
+    monkeypatch.setattr(_solving, "_TILE_ENTRIES", 8 * N_CLASSES * 100)
     monkeypatch.setattr(OSLO, "_infer", watch)
     with dask.config.set(scheduler="sync"):
         values = getattr(oslo, name)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
-from oslo_sklearn import OSLO
-from oslo_sklearn._threshold import contamination_threshold, mark_outliers, otsu_threshold
+from oslo_sklearn import OSLO, all_estimators
+from oslo_sklearn._decision import Contamination, Otsu, Scores
+from oslo_sklearn._threshold import mark_outliers
 
 SCORES = arrays(np.float64, st.integers(2, 40), elements=st.floats(-50, 50, width=16))
 
@@ -25,7 +26,7 @@ def test_otsu_minimises_the_variance_within(scores):
     if scores.min() == scores.max():
         return
     best = min(within_variance(scores, cut) for cut in np.unique(scores)[:-1])
-    threshold = otsu_threshold(scores)
+    threshold = Otsu().split(Scores(scores).counted())
     assert within_variance(scores, threshold) <= best + 1e-9 * (1 + best)
     neighbours = scores[scores <= threshold].max(), scores[scores > threshold].min()
     assert threshold == pytest.approx(np.mean(neighbours))
@@ -33,7 +34,7 @@ def test_otsu_minimises_the_variance_within(scores):
 
 @given(SCORES, st.floats(0, 1, exclude_max=True))
 def test_contamination_rejects_the_share_that_ties_allow(scores, contamination):
-    n_rejected = (scores > contamination_threshold(scores, contamination)).sum()
+    n_rejected = (scores > Contamination(contamination).split(Scores(scores).counted())).sum()
     wanted = round(contamination * len(scores))
     if len(np.unique(scores)) == len(scores):
         assert n_rejected == wanted
@@ -44,7 +45,7 @@ def test_contamination_rejects_the_share_that_ties_allow(scores, contamination):
 
 def test_auto_is_midway_between_otsu_and_zero(task):
     oslo = OSLO().fit(*task[:3])
-    assert oslo.threshold_ == pytest.approx(otsu_threshold(oslo.outlierness_) / 2)
+    assert oslo.threshold_ == pytest.approx(Otsu().split(Scores(oslo.outlierness_).counted()) / 2)
 
 
 @pytest.mark.parametrize("contamination", [0.0, 0.1, 0.5, 0.99])
@@ -127,3 +128,20 @@ def test_marking_leaves_the_labels_alone():
     marked = mark_outliers(labels, np.array([True, False, True]), -1)
     np.testing.assert_array_equal(marked, [-1, 2, -1])
     np.testing.assert_array_equal(labels, [1, 2, 3])
+
+
+@pytest.mark.parametrize(("name", "cls"), all_estimators())
+def test_docs_quote_the_rule_of_the_method(name, cls):
+    words = " ".join(cls.__doc__.split())
+    assert f'``"auto"``: {cls._decision.sentence}' in words
+
+
+def test_a_method_declares_its_rule_in_one_attribute(task):
+    class Third(OSLO):
+        """OSLO that rejects a third."""
+
+        _decision = Contamination(1 / 3)
+
+    assert Third().fit(*task[:3]).transduce(task.query_X).is_outlier.sum() == 50
+    with pytest.raises(ValueError, match="both set the decision"):
+        Third(threshold=1.0, contamination=0.5).fit(*task[:3])

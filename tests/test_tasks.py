@@ -307,7 +307,7 @@ def test_bad_parameters_are_named_when_the_split_is_called(name, value):
         (None, "y must be the class labels"),
         ([0.5, 1.5], "continuous"),
         ([0.0, np.nan], "non-finite"),
-        (np.array(["a", None], dtype=object), "sorted"),
+        (np.array(["a", None], dtype=object), "sortable"),
         ([[1, 2], [3, 4]], "1d array"),
         ([], "0 classes"),
     ],

@@ -39,6 +39,7 @@ EXAMPLES = (
     "plot_quickstart_digits",
     "plot_prototype_path",
     "plot_thresholds",
+    "plot_decisions",
     "plot_grid_search",
     "plot_images",
     "plot_all_methods",
@@ -197,6 +198,7 @@ def api_page() -> str:
             continue
         room = obj.__module__.removeprefix("oslo_sklearn.").split(".")[0]
         sections[SECTIONS.get(room, OTHER)].append(f"oslo_sklearn.{name}")
+    sections[SECTIONS["conformal"]].append("oslo_sklearn.conformal.Calibration")
     sections["Base class"] = ["oslo_sklearn.base.FewShotOpenSetClassifier"]
     for name, title in MODULES.items():
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import numbers
 import os
 
@@ -14,6 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from .._devices import check_device, choose_device
+from .._files import content_digest
 from .._validation import check_labels, check_rows
 from ..base import FewShotOpenSetClassifier
 from ..training import Head
@@ -278,8 +278,5 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         if center is not None and not isinstance(center, str):
             center = np.asarray(center, dtype=np.float64).tobytes()
         own = {name: params[name] for name in ("temperature", "open_weight") if name in params}
-        hasher = hashlib.blake2b(digest_size=16)
-        hasher.update(repr((type(self)._kind, settings, center, self.normalize, own)).encode())
-        for part in data:
-            hasher.update(np.ascontiguousarray(part))
-        return hasher.hexdigest()
+        recipe = repr((type(self)._kind, settings, center, self.normalize, own))
+        return content_digest(recipe, *map(np.ascontiguousarray, data))

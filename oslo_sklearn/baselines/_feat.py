@@ -13,7 +13,7 @@ from ..base import Answer, Solution
 from ..solvers.attention import (
     SetAttention,
     adapt_prototypes,
-    squared_distances,
+    distances_to_prototypes,
     start_attention,
 )
 from ..solvers.geometry import class_means
@@ -43,7 +43,7 @@ class AttentionClassifier(EpisodicClassifier):
         return None if weights is None else SetAttention(*weights)
 
     def _logits(self, rows, adapted):
-        return squared_distances(rows, adapted) / -float(self.temperature)
+        return distances_to_prototypes(rows, adapted) / -float(self.temperature)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)

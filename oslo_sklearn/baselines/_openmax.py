@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
 from ..base import Answer, FewShotOpenSetClassifier, Solution
-from ..solvers.geometry import class_means, unit_rows
+from ..solvers.geometry import class_means, euclidean_distances, unit_rows
 from ..solvers.scores import probability
 from ..solvers.weibull import fit_tails, unknown_activation
 
@@ -148,7 +148,7 @@ class OpenMax(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         prototypes = state["prototypes"]
-        distances = torch.cdist(rows, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
+        distances = euclidean_distances(rows, prototypes)
         if "shape" not in state:
             proba = torch.softmax(-distances, -1)
             return Answer(proba, probability(-torch.logsumexp(-distances, -1)))

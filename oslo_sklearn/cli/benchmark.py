@@ -181,7 +181,12 @@ def _figures(args, rows, sets):
     features = sets[0] if len(sets) == 1 else None
     try:
         return figures_of(
-            args.recipe, rows, features, split=args.split, seed=getattr(args, "seed", 0)
+            args.recipe,
+            rows,
+            features,
+            split=args.split,
+            seed=getattr(args, "seed", 0),
+            cache=args.out / "cache",
         )
     except ImportError as error:
         print(f"The report has no figures: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..training._files import write_atomically
+from .._files import write_whole
 from ._rules import count_at_least
 
 _FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
@@ -139,7 +139,7 @@ class Calibration:
             The file has NumPy's format ``npz``, whatever the path ends in.
         """
         content = {name: getattr(self, name) for name in _FIELDS}
-        write_atomically(path, lambda file: np.savez(file, **content))
+        write_whole(path, lambda file: np.savez(file, **content))
 
     @classmethod
     def load(cls, path) -> Calibration:

@@ -301,7 +301,7 @@ class ConformalOpenSetClassifier(
             )
         else:
             self.n_calibration_ = int(counts.sum())
-        self.smallest_p_value_ = self._rule().smallest
+        self.smallest_p_value_ = 1 / (self.n_calibration_ + 1)
 
     def _find_calibration(self) -> Calibration | None:
         if self.calibration is None:

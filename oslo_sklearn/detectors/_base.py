@@ -11,7 +11,8 @@ from sklearn.utils._param_validation import HasMethods
 from torch import Tensor
 
 from .._docs import shared_docs
-from ..base import Answer, FewShotOpenSetClassifier, Solution, State
+from .._results import State
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines._simpleshot import SimpleShot
 from ..pipeline import last_step
 from ..solvers.geometry import Task
@@ -66,9 +67,9 @@ class DetectorBase(FewShotOpenSetClassifier):
             proba = SimpleShot()._infer(state, rows).proba
         return Answer(proba=proba, outlierness=self._score(state, rows))
 
-    def _needs_query(self) -> bool:
+    def _is_transductive(self) -> bool:
         own = isinstance(self.classifier, FewShotOpenSetClassifier)
-        return super()._needs_query() or (own and self.classifier._needs_query())
+        return super()._is_transductive() or (own and self.classifier._needs_query())
 
     def _fit_classifiers(self, task: Task) -> list:
         own = isinstance(self.classifier, FewShotOpenSetClassifier)

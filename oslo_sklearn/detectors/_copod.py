@@ -133,8 +133,8 @@ class COPODDetector(DetectorBase):
         self.device = device
         self.dtype = dtype
 
-    def _needs_query(self) -> bool:
-        return bool(self.batch) or super()._needs_query()
+    def _is_transductive(self) -> bool:
+        return bool(self.batch) or super()._is_transductive()
 
     def _fit_detector(self, task):
         sample = torch.cat([task.support, task.query], 1) if self.batch else task.support

@@ -1,16 +1,19 @@
 """From methods and tasks to rows of metrics: evaluation, tuning and scorers."""
 
+from ._curves import read_curves
 from ._evaluate import evaluate
 from ._scorer import make_open_set_scorer, open_set_scorer
 from ._search import OSLOCV
-from ._summary import summarize
+from ._summary import mean_and_half_width, summarize
 from ._threshold import tune_threshold
 
 __all__ = [
     "OSLOCV",
     "evaluate",
     "make_open_set_scorer",
+    "mean_and_half_width",
     "open_set_scorer",
+    "read_curves",
     "summarize",
     "tune_threshold",
 ]

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-COLUMNS = ("method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds")
-_STORED = (*COLUMNS, "config")
+from .._files import write_whole
 
 
 class Configuration(NamedTuple):
@@ -48,8 +47,10 @@ class RowCache:
     into the file when a run ends. Files are replaced as a whole or not at all.
     """
 
-    def __init__(self, path, configuration: Configuration):
+    def __init__(self, path, columns, configuration: Configuration, *, kind=float):
         self.path = Path(path)
+        self.header = ("method", "task", *columns, "config")
+        self.kind = kind  # of the columns' values
         self.configuration = configuration
         suffix = self.path.suffix.lower()
         if suffix not in (".csv", ".parquet"):
@@ -92,24 +93,35 @@ class RowCache:
         if len(whole) < len(text):
             os.truncate(self._journal, len(whole))
         if not whole:
-            self._write(b"".join(_lines([_STORED])))
+            self._write(b"".join(_lines([self.header])))
             return []
         header, *records = csv.reader(io.StringIO(whole.decode(), newline=""))
         self._check_header(header)
-        return [_parse(record, self._journal) for record in records]
+        return [self._parse(record) for record in records]
 
     def _check_header(self, header) -> None:
-        if tuple(header) != _STORED:
+        if tuple(header) != self.header:
             raise ValueError(
                 f"cache={str(self.path)!r} was not written by evaluate: expected the columns "
-                f"{', '.join(_STORED)}; found {', '.join(map(str, header))}."
+                f"{', '.join(self.header)}; found {', '.join(map(str, header))}."
             )
 
-    def add(self, method: str, tasks: np.ndarray, numbers: np.ndarray) -> None:
-        """Append the rows of some tasks, ``(accuracy, ..., seconds)`` each."""
+    def _parse(self, record):
+        try:
+            method, task, *values, config = record
+            if len(record) != len(self.header) or config.count("-") != 3:
+                raise ValueError
+            return (method, int(task), *map(self.kind, values), config)
+        except ValueError as error:
+            raise ValueError(
+                f"cache: {self._journal} has a line that evaluate did not write: {record}"
+            ) from error
+
+    def add(self, method: str, tasks, values) -> None:
+        """Append the rows of some tasks: their columns' values."""
         records = [
             (method, task, *row, self.configuration.of(method, task))
-            for task, row in zip(tasks.tolist(), numbers.tolist(), strict=True)
+            for task, row in zip(tasks, values, strict=True)
         ]
         self.rows.update({record[:2]: record for record in records})
         self._write(b"".join(_lines(records)))
@@ -124,17 +136,14 @@ class RowCache:
         ordered = sorted(
             self.rows.values(), key=lambda record: (place.get(record[0], len(place)), record[:2])
         )
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        try:
-            if self._is_parquet:
-                import pandas as pd
+        if self._is_parquet:
+            import pandas as pd
 
-                pd.DataFrame(ordered, columns=_STORED).to_parquet(temporary, index=False)
-            else:
-                temporary.write_bytes(b"".join(_lines([_STORED, *ordered])))
-            os.replace(temporary, self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+            frame = pd.DataFrame(ordered, columns=self.header)
+            write_whole(self.path, lambda file: frame.to_parquet(file, index=False))
+        else:
+            text = b"".join(_lines([self.header, *ordered]))
+            write_whole(self.path, lambda file: file.write(text))
         if self._is_parquet:
             self._journal.unlink(missing_ok=True)
 
@@ -146,18 +155,6 @@ def _lines(records):
         fields = [repr(float(x)) if isinstance(x, float | np.floating) else x for x in record]
         csv.writer(line, lineterminator="\n").writerow(fields)
         yield line.getvalue().encode()
-
-
-def _parse(record, path):
-    try:
-        method, task, *numbers, config = record
-        if len(record) != len(_STORED) or config.count("-") != 3:
-            raise ValueError
-        return (method, int(task), *map(float, numbers), config)
-    except ValueError as error:
-        raise ValueError(
-            f"cache: {path} has a line that evaluate did not write: {record}"
-        ) from error
 
 
 def _require_parquet() -> None:

@@ -7,18 +7,29 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
-from sklearn.exceptions import UndefinedMetricWarning
 from tqdm.auto import tqdm
 
-from ..metrics._ranking import ranking_metrics
-from ._cache import COLUMNS, Configuration, RowCache
+from .._optional import require
+from ..metrics.registry import METRICS, TaskAnswers, check_names, measure
+from ._cache import Configuration, RowCache
+from ._curves import CurveStore
 from ._fingerprint import digest
-from ._scorer import METRICS
 from ._solve import Solved, check_method, solve_all
 from ._tasks import LabelledPool, draw_tasks
 
 
-def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None):
+def evaluate(
+    estimators,
+    X,
+    y,
+    split,
+    *,
+    n_jobs=None,
+    progress=True,
+    cache=None,
+    metrics=None,
+    curves=None,
+):
     """Evaluate methods on the same few-shot open-set tasks.
 
     A method is given the rows of a task and the labels of its support. The query's labels go to
@@ -46,12 +57,18 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None)
         was killed. More tasks (`n_tasks`) and more methods may be added to it. A resumed run
         gives the table of an undisturbed one if methods that draw at random have an integer
         `random_state`.
+    metrics : sequence of str, default=None
+        Names in `oslo_sklearn.metrics.registry.METRICS`. None means ``"accuracy"``, ``"auroc"``,
+        ``"aupr"`` and ``"prec_at_90"``.
+    curves : str or path, default=None
+        A file name in ``.csv``, where the ROC and OSCR curves of each task are kept for
+        `oslo_sklearn.plotting`. It is resumed as `cache` is.
 
     Returns
     -------
     rows : pandas.DataFrame
-        Columns ``method``, ``task``, ``accuracy``, ``auroc``, ``aupr``, ``prec_at_90`` and
-        ``seconds``, one row per method and task. A metric that a task leaves undefined is nan.
+        Columns ``method``, ``task``, the metrics and ``seconds``, one row per method and task. A
+        metric that a task leaves undefined is nan.
 
     Warns
     -----
@@ -89,24 +106,30 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None)
     >>> rows.columns.tolist()
     ['method', 'task', 'accuracy', 'auroc', 'aupr', 'prec_at_90', 'seconds']
     """
-    pandas = require_pandas()
+    pandas = require("pandas", "evaluation")
     methods = _name_methods(estimators)
+    metrics = check_names(metrics, "metrics")
+    columns = (*metrics, "seconds")
+    decisions = any(METRICS[name].needs_decision for name in metrics)
     pool = LabelledPool(X, y)
     seed = getattr(split, "random_state", None)
-    if cache is not None and hasattr(split, "random_state") and not _is_integer(seed):
+    kept = cache if curves is None else curves
+    if kept is not None and hasattr(split, "random_state") and not _is_integer(seed):
         raise ValueError(
-            f"cache={str(cache)!r} needs tasks that can be drawn again: give split an integer "
+            f"cache={str(kept)!r} needs tasks that can be drawn again: give split an integer "
             f"random_state, not {seed!r}."
         )
     tasks = draw_tasks(split, pool)
-    store = None if cache is None else RowCache(cache, _configure(pool, tasks, methods))
+    configuration = None if kept is None else _configure(pool, tasks, methods)
+    store = None if cache is None else RowCache(cache, columns, configuration)
+    drawn = None if curves is None else CurveStore(curves, configuration)
     # One row of numbers per method and task; what failed is tried again, so it counts as not done.
-    table = np.full((len(methods), len(tasks), len(COLUMNS) - 2), np.nan)
+    table = np.full((len(methods), len(tasks), len(columns)), np.nan)
     is_done = np.zeros(table.shape[:2], dtype=bool)
     if store is not None:
         for m, name in enumerate(methods):
             for task in range(len(tasks)):
-                if (name, task) in store.rows:
+                if (name, task) in store.rows and (drawn is None or (name, task) in drawn.rows):
                     table[m, task] = store.rows[name, task][2:-1]
                     is_done[m, task] = True
 
@@ -115,37 +138,33 @@ def evaluate(estimators, X, y, split, *, n_jobs=None, progress=True, cache=None)
         for m, (name, estimator) in enumerate(methods.items()):
             bar.set_postfix_str(name)
             failures = []
-            for solved in solve_all(estimator, pool, tasks, is_done=is_done[m], n_jobs=n_jobs):
+            for solved in solve_all(
+                estimator, pool, tasks, is_done=is_done[m], n_jobs=n_jobs, decisions=decisions
+            ):
                 index = solved.tasks.index
-                table[m, index] = found = _measure_solved(solved, pool)
+                known = pool.known(solved.tasks)
+                table[m, index] = found = _measure_solved(solved, known, metrics)
+                well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
+                # Curves first: a task is done when its row is written.
+                if drawn is not None:
+                    answers = TaskAnswers(known[well], solved.codes[well], solved.scores[well])
+                    drawn.add_answers(name, index[well].tolist(), answers)
                 if store is not None:
-                    well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
-                    store.add(name, index[well], found[well])
+                    store.add(name, index[well].tolist(), found[well].tolist())
                 failures += [(index[b], e) for b, e in solved.errors.items()]
                 bar.update(len(index))
             if failures:
                 _warn_of(failures, name, seed, len(tasks))
     assert not np.isnan(table[..., -1]).any()  # seconds: each task was solved, or failed
-    if store is not None:
-        store.finish(methods)
+    for file in (store, drawn):
+        if file is not None:
+            file.finish(methods)
     keys = {
         "method": np.repeat(np.array([*methods], dtype=object), len(tasks)),
         "task": np.tile(np.arange(len(tasks)), len(methods)),
     }
-    columns = zip(COLUMNS[2:], table.reshape(-1, table.shape[-1]).T, strict=True)
-    return pandas.DataFrame({**keys, **dict(columns)})
-
-
-def require_pandas():
-    """Import pandas, or say how to get it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            f"results come as a pandas DataFrame, and pandas cannot be imported ({error}): "
-            "pip install oslo_sklearn[evaluation]"
-        ) from error
-    return pandas
+    values = zip(columns, table.reshape(-1, table.shape[-1]).T, strict=True)
+    return pandas.DataFrame({**keys, **dict(values)})
 
 
 def _is_integer(seed) -> bool:
@@ -173,33 +192,13 @@ def _configure(pool: LabelledPool, tasks, methods) -> Configuration:
     )
 
 
-def _measure_solved(solved: Solved, pool: LabelledPool) -> np.ndarray:
+def _measure_solved(solved: Solved, known, metrics) -> np.ndarray:
     """The metrics of each task, nan where it failed, and its seconds."""
-    found = measure(pool.known(solved.tasks), solved.codes, solved.scores)
-    numbers_ = np.column_stack([*(found[metric] for metric in METRICS), solved.seconds])
+    answers = TaskAnswers(known, solved.codes, solved.scores, solved.is_outlier)
+    found = measure(answers, metrics)
+    numbers_ = np.column_stack([*found.values(), solved.seconds])
     numbers_[[*solved.errors], :-1] = np.nan
     return numbers_
-
-
-def measure(known, codes, scores) -> dict[str, np.ndarray]:
-    """The metrics of tasks, each of shape (B,); `known` is the true class, -1 of outliers."""
-    return {"accuracy": accuracies(known, codes), **rankings(known, scores)}
-
-
-def accuracies(known, codes) -> np.ndarray:
-    """Closed-set accuracy of each task."""
-    is_inlier = known >= 0
-    n_inliers = is_inlier.sum(axis=1)
-    n_right = (is_inlier & (codes == known)).sum(axis=1)
-    found = np.full(len(known), np.nan)
-    return np.divide(n_right, n_inliers, out=found, where=n_inliers > 0)
-
-
-def rankings(known, scores) -> dict[str, np.ndarray]:
-    """The metrics that scores decide, of each task; nan where undefined."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        return ranking_metrics(known < 0, scores)
 
 
 def _warn_of(failures, name, seed, n_tasks) -> None:

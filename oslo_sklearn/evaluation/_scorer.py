@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from ..metrics import closed_set_accuracy
-from ..metrics._ranking import ranking_metrics
-from ..pipeline import reach_last_step
-
-METRICS = ("accuracy", "auroc", "aupr", "prec_at_90")
-
-
-def transduce(estimator, X):
-    """``estimator.transduce(X)``, for a Pipeline after its transformers."""
-    last, X = reach_last_step(estimator, X)
-    return last.transduce(X)
+from ..metrics.registry import (
+    DEFAULT,
+    METRICS,
+    TaskAnswers,
+    check_names,
+    measure,
+    positions_in,
+    sign_of,
+)
+from ..pipeline import transduce
 
 
 def open_set_scorer(estimator, X, y):
@@ -60,14 +59,16 @@ def open_set_scorer(estimator, X, y):
     >>> open_set_scorer(oslo, query_X, query_y)
     {'accuracy': 1.0, 'auroc': 1.0, 'aupr': 1.0, 'prec_at_90': 1.0}
     """
-    y, result, classes = _answer(estimator, X, y)
-    accuracy = closed_set_accuracy(y, result.labels, classes)
-    is_outlier = ~np.isin(y, classes)
-    return {"accuracy": accuracy, **ranking_metrics(is_outlier, result.outlierness)}
+    return _score(estimator, X, y, DEFAULT)
 
 
-def _answer(estimator, X, y):
-    return column_or_1d(y), transduce(estimator, X), np.asarray(estimator.classes_)
+def _score(estimator, X, y, names) -> dict[str, float]:
+    y, result, classes = column_or_1d(y), transduce(estimator, X), np.asarray(estimator.classes_)
+    answers = [positions_in(classes, y), positions_in(classes, result.labels), result.outlierness]
+    if any(METRICS[name].needs_decision for name in names):
+        answers.append(result.is_outlier)
+    found = measure(TaskAnswers(*(np.asarray(a)[None] for a in answers)), names, warn=True)
+    return {name: float(values[0]) for name, values in found.items()}
 
 
 def make_open_set_scorer(name):
@@ -75,8 +76,8 @@ def make_open_set_scorer(name):
 
     Parameters
     ----------
-    name : {"accuracy", "auroc", "aupr", "prec_at_90"}
-        The metric; higher is better for all of them.
+    name : {"accuracy", "auroc", "aupr", "prec_at_90", "oscr"}
+        The metric. Its sign is changed if lower is better, as scikit-learn does.
 
     Returns
     -------
@@ -96,11 +97,10 @@ def make_open_set_scorer(name):
     return _OpenSetScorer(check_metric(name, "name"))
 
 
-def check_metric(name, argument):
+def check_metric(name, argument) -> str:
     """Return the metric's name, or refuse it."""
     name = name.name if isinstance(name, _OpenSetScorer) else name
-    if name not in METRICS:
-        raise ValueError(f"{argument}={name!r}: expected one of {', '.join(map(repr, METRICS))}.")
+    (name,) = check_names([name], argument)
     return name
 
 
@@ -109,10 +109,7 @@ class _OpenSetScorer:
         self.name = name
 
     def __call__(self, estimator, X, y):
-        y, result, classes = _answer(estimator, X, y)
-        if self.name == "accuracy":
-            return closed_set_accuracy(y, result.labels, classes)
-        return ranking_metrics(~np.isin(y, classes), result.outlierness)[self.name]
+        return sign_of(self.name) * _score(estimator, X, y, [self.name])[self.name]
 
     def __repr__(self):
         return f"make_open_set_scorer({self.name!r})"

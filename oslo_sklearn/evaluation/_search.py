@@ -9,12 +9,11 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from ..metrics.registry import METRICS, TaskAnswers, measure, sign_of
 from ..oslo import OSLO
 from ..tasks import FewShotOpenSetSplit
-from ._evaluate import accuracies, measure, rankings
-from ._grid import solve_grid
 from ._scorer import check_metric
-from ._solve import batch_size, check_head_is_parameter, is_known_by_index, solve_tasks
+from ._solve import batch_size, check_head_is_parameter, decide, solve_parts
 from ._tasks import LabelledPool, TaskBatch, cut_tasks, draw_tasks
 
 _MOST_ANSWERS = 2**25  # scores in memory at once
@@ -39,8 +38,8 @@ class OSLOCV(BaseEstimator):
         Numbers of steps to try. The defaults are the paper's grid.
     cv : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx), default=None
         The tasks; None means ``FewShotOpenSetSplit()``.
-    scoring : {"auroc", "accuracy", "aupr", "prec_at_90"}, default="auroc"
-        The metric to maximise.
+    scoring : {"auroc", "accuracy", "aupr", "prec_at_90", "oscr"}, default="auroc"
+        The metric to choose by; its sign is changed if lower is better.
     estimator : OSLO, default=None
         Holds the other settings; None means ``OSLO()``.
 
@@ -118,8 +117,11 @@ class OSLOCV(BaseEstimator):
         grid = self._check_grid(estimator)
         pool = LabelledPool(X, y)
         tasks = draw_tasks(FewShotOpenSetSplit() if self.cv is None else self.cv, pool)
-        batches = cut_tasks(tasks, pool, _batch_size(estimator, grid, pool.tensor, len(tasks)))
-        scores = np.hstack([self._score(estimator, grid, pool, b, metric) for b in batches])
+        indexed = pool.indexed(tasks)
+        batches = cut_tasks(tasks, pool, _batch_size(grid, pool.tensor))
+        scores = np.hstack(
+            [self._score(estimator, grid, indexed, b, pool.known(b), metric) for b in batches]
+        )
         if np.isnan(scores).all():
             raise ValueError(
                 f"scoring={metric!r} is undefined on every task: it takes queries with inliers "
@@ -151,27 +153,22 @@ class OSLOCV(BaseEstimator):
             clone(estimator).set_params(**params)._check_params()
         return grid
 
-    def _score(self, estimator, grid, pool, tasks: TaskBatch, metric) -> np.ndarray:
+    def _score(self, estimator, grid, pool, tasks: TaskBatch, known, metric) -> np.ndarray:
         """The metric of each setting and task, in the grid's order."""
-        known = pool.known(tasks)
-        if not is_known_by_index(estimator):
-            return np.stack(
-                [
-                    measure(known, *solve_tasks(one, pool.tensor, tasks))[metric]
-                    for one in (clone(estimator).set_params(**params) for params in grid)
-                ]
-            )
-        lambda_xis, lambda_zs = zip(*product(self.lambda_xis, self.lambda_zs), strict=True)
-        found = solve_grid(
-            estimator,
-            pool.tensor,
-            tasks,
-            lambda_zs,
-            lambda_xis,
-            self.max_iters,
-            labels=metric == "accuracy",
-        )
-        by_steps = [_measure_settings(known, found[steps], metric) for steps in self.max_iters]
+        steps = tuple(sorted(set(self.max_iters)))
+        pairs = [(z, xi) for xi, z in product(self.lambda_xis, self.lambda_zs)]
+        found = estimator._solve_settings(pool, tasks, steps, pairs)
+        if found is None:
+            settings = (clone(estimator).set_params(**params) for params in grid)
+            return np.stack([_solve_and_score(one, pool, tasks, known, metric) for one in settings])
+        scored = {
+            n_steps: [
+                _score(estimator, known, codes, scores, metric)
+                for codes, scores in zip(*settings, strict=True)
+            ]
+            for n_steps, *settings in zip(steps, *found, strict=True)
+        }
+        by_steps = [scored[n_steps] for n_steps in self.max_iters]
         return np.stack(by_steps, axis=1).reshape(len(grid), -1)
 
     def _keep(self, estimator, grid, scores) -> None:
@@ -191,16 +188,23 @@ class OSLOCV(BaseEstimator):
         self.best_estimator_ = estimator.set_params(**self.best_params_)
 
 
-def _batch_size(estimator, grid, X, n_tasks):
+def _batch_size(grid, X):
     """Fewer tasks than without a grid: their answers under all settings stand side by side."""
-    of_one = batch_size(estimator, X, n_tasks)
+    of_one = batch_size(X)
     return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
 
 
-def _measure_settings(known, answers, metric) -> np.ndarray:
-    """The metric (P, B) of labels or scores (P, B, n)."""
-    n_query = known.shape[1]
-    known = np.broadcast_to(known, answers.shape).reshape(-1, n_query)
-    flat = answers.reshape(-1, n_query)
-    found = accuracies(known, flat) if metric == "accuracy" else rankings(known, flat)[metric]
-    return found.reshape(answers.shape[:2])
+def _solve_and_score(estimator, pool, tasks, known, metric) -> np.ndarray:
+    """The metric (B,) of one setting."""
+    parts = solve_parts(estimator, pool, tasks)
+    return np.concatenate(
+        [_score(estimator, known[at], codes, scores, metric) for at, codes, scores in parts]
+    )
+
+
+def _score(estimator, known, codes, scores, metric) -> np.ndarray:
+    """The metric (B,), such that higher is better."""
+    needs_decision = METRICS[metric].needs_decision
+    decision = decide(estimator, scores) if needs_decision else None
+    answers = TaskAnswers(known, codes, scores, decision)
+    return sign_of(metric) * measure(answers, [metric])[metric]

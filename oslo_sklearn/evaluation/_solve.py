@@ -10,22 +10,19 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
-from .._validation import check_center
-from ..adaptive import AdaptiveOSLO
 from ..base import FewShotOpenSetClassifier
-from ..oslo import OSLO
-from ..pipeline import last_step
-from ..solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from ..solvers.oslo_gram import solve_oslo_tasks
-from ._scorer import transduce
+from ..metrics.registry import positions_in
+from ..pipeline import last_step, transduce
+from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
 _BATCH_BYTES = 2**26  # gathered rows in memory at once
-_MOST_TASKS = 256  # in a batch: no more than this is lost by a kill
-_MOST_BY_INDEX = {OSLO: 4096, AdaptiveOSLO: 1024}  # tasks of a tenth and one millisecond
+_MOST_GATHERED = 256  # tasks in a batch: no more than this is lost by a kill
+_MOST_BY_INDEX = 2048  # tasks in a batch that is not gathered: about 0.2 to 2 s of work
 _BLOCK_SECONDS = 1.0  # of work between two writes, where tasks are solved one by one
 
 
@@ -37,6 +34,7 @@ class Solved(NamedTuple):
     scores: np.ndarray  # (B, n)
     seconds: np.ndarray  # (B,)
     errors: dict[int, str]  # by position in the batch
+    is_outlier: np.ndarray | None = None  # (B, n) the decisions, if they were asked for
 
 
 def check_method(estimator) -> None:
@@ -51,14 +49,15 @@ def check_method(estimator) -> None:
 
 
 def check_head_is_parameter(estimator) -> None:
-    """Refuse a trained estimator whose head would be lost by `clone`."""
+    """Refuse a trained estimator whose head, or calibration, would be lost by `clone`."""
     for part in (estimator, *estimator.get_params().values()):
-        if hasattr(part, "head_") and hasattr(part, "head") and part.head is None:
-            name = type(part).__name__
-            raise ValueError(
-                f"{name} was trained on base classes, but tasks are solved by clones of it, which "
-                f"carry parameters only: pass {name}(head=trained.head_)."
-            )
+        for learned in ("head", "calibration"):
+            if hasattr(part, f"{learned}_") and getattr(part, learned, "") is None:
+                name = type(part).__name__
+                raise ValueError(
+                    f"{name} was trained on base classes, but tasks are solved by clones of it, "
+                    f"which carry parameters only: pass {name}({learned}=trained.{learned}_)."
+                )
 
 
 def is_batched(estimator) -> bool:
@@ -66,60 +65,54 @@ def is_batched(estimator) -> bool:
     return isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched
 
 
-def batch_size(estimator, X: torch.Tensor, n_tasks: int):
-    """Tasks in a batch as a function of the rows in a task, for bounded memory."""
+def most_gathered(X: torch.Tensor, n_rows: int) -> int:
+    """Tasks of so many rows that may be gathered at once, for bounded memory."""
+    row_bytes = X.shape[1] * X.element_size()
+    return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_GATHERED))
+
+
+def batch_size(X: torch.Tensor):
+    """Tasks in a batch as a function of the rows in a task: as many as gathered parts hold."""
 
     def size(n_rows: int) -> int:
-        most = _MOST_BY_INDEX.get(type(estimator), 0)
-        # As many as in a batch: whether they are gathered is decided batch by batch.
-        n_at_once = min(n_tasks, most)
-        if is_known_by_index(estimator) or _is_adaptive_by_index(estimator, X, n_at_once, n_rows):
-            return most
-        return _most_gathered(X, n_rows)
+        part = most_gathered(X, n_rows)
+        return part * max(1, _MOST_BY_INDEX // part)
 
     return size
 
 
-def _most_gathered(X: torch.Tensor, n_rows: int) -> int:
-    row_bytes = X.shape[1] * X.element_size()
-    return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_TASKS))
-
-
-def is_known_by_index(estimator) -> bool:
-    """Whether OSLO's tasks can be solved without gathering their rows."""
-    return type(estimator) is OSLO and estimator.tol == 0
-
-
-def _is_adaptive_by_index(estimator, X: torch.Tensor, n_tasks: int, n_rows: int) -> bool:
-    return (
-        type(estimator) is AdaptiveOSLO
-        and (estimator.normalize or isinstance(estimator.center, str))
-        and choose_device(check_device(estimator.device), [X], 1).type == "cpu"
-        and pays_by_index(X.shape, common_dtype([X], estimator.dtype), n_tasks, n_rows)
-    )
-
-
-def solve_tasks(estimator, X: torch.Tensor, tasks: TaskBatch) -> tuple[np.ndarray, np.ndarray]:
+def solve_parts(estimator, pool: TaskPool, tasks: TaskBatch, is_done=None) -> Iterator[tuple]:
     """Solve a batch of tasks by a batched method: the one place that knows how.
 
-    Returns the closed-set labels, as positions in each task's classes, and the scores.
+    By index where the method can, else part by part, as many tasks as may be gathered at once.
+    Parts that are done are left out. Yields the tasks' positions in the batch, their labels as
+    positions in each task's classes, and their scores.
     """
-    if is_known_by_index(estimator):
-        codes, scores = solve_by_index(estimator, X, tasks, max_iters=(estimator.max_iter,))
-        return codes[0, 0], scores[0, 0]
-    n_rows = tasks.support.shape[1] + tasks.query.shape[1]
-    if not _is_adaptive_by_index(estimator, X, len(tasks.index), n_rows):
-        return _solve_gathered(estimator, X, tasks)
-    codes, scores, is_sound = _solve_adaptive_by_index(estimator, X, tasks)
-    unsound, step = np.flatnonzero(~is_sound), _most_gathered(X, n_rows)
-    for first in range(0, len(unsound), step):
-        at = unsound[first : first + step]
-        codes[at], scores[at] = _solve_gathered(estimator, X, tasks.select(at))
-    return codes, scores
+    n_tasks = len(tasks.index)
+    step = most_gathered(pool.rows, tasks.support.shape[1] + tasks.query.shape[1])
+    found = estimator._solve_indexed(pool, tasks)
+    if found is not None:
+        codes, scores, is_sound = found
+        for at in _cut(np.flatnonzero(~is_sound), step):
+            codes[at], scores[at] = _solve_gathered(estimator, pool.rows, tasks.select(at))
+        yield np.arange(n_tasks), codes, scores
+        return
+    for at in _cut(np.arange(n_tasks), step):
+        if is_done is None or not is_done[at].all():
+            yield at, *_solve_gathered(estimator, pool.rows, tasks.select(at))
 
 
-def _solve_gathered(estimator, X, tasks) -> tuple[np.ndarray, np.ndarray]:
-    support, query = gather(X, tasks)
+def decide(estimator, scores: np.ndarray) -> np.ndarray:
+    """The decisions (B, n) of an estimator that is not fitted, task by task."""
+    return np.stack([estimator._is_outlier(of_task) for of_task in scores])
+
+
+def _cut(positions: np.ndarray, step: int) -> list[np.ndarray]:
+    return [positions[first : first + step] for first in range(0, len(positions), step)]
+
+
+def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
+    support, query = (X[torch.from_numpy(i).to(X.device)] for i in (tasks.support, tasks.query))
     n_classes = tasks.classes.shape[1]
     device = choose_device(check_device(estimator.device), [support, query], n_classes)
     dtype = common_dtype([X], estimator.dtype)
@@ -130,85 +123,62 @@ def _solve_gathered(estimator, X, tasks) -> tuple[np.ndarray, np.ndarray]:
     return codes.cpu().numpy(), answer.outlierness.cpu().numpy()
 
 
-def solve_by_index(
-    estimator: OSLO, X: torch.Tensor, tasks: TaskBatch, *, max_iters, lambdas=None
-) -> list[np.ndarray]:
-    """Codes and scores (steps, settings, tasks, query rows) of OSLO's tasks."""
-    device = choose_device(check_device(estimator.device), [X], tasks.query.size)
-    X = X.to(device, common_dtype([X], estimator.dtype))
-    answers = solve_oslo_tasks(
-        estimator._model(),
-        X,
-        tasks.support,
-        tasks.labels,
-        tasks.query,
-        tasks.classes.shape[1],
-        max_iters=max_iters,
-        lambdas=lambdas,
-        center=_check_center(estimator.center, X),
-        normalize=estimator.normalize,
-    )
-    return [tensor.cpu().numpy() for tensor in answers]
-
-
-def _solve_adaptive_by_index(estimator: AdaptiveOSLO, X: torch.Tensor, tasks: TaskBatch):
-    X = X.to(common_dtype([X], estimator.dtype))
-    return solve_adaptive_tasks(
-        estimator._model(),
-        X,
-        tasks.support,
-        tasks.labels,
-        tasks.query,
-        tasks.classes.shape[1],
-        share=estimator._given_share(),
-        max_iter=estimator.max_iter,
-        center=_check_center(estimator.center, X),
-        normalize=estimator.normalize,
-    )
-
-
-def _check_center(center, X: torch.Tensor):
-    return center if center is None or isinstance(center, str) else check_center(center, X)
-
-
-def gather(X: torch.Tensor, tasks: TaskBatch) -> list[torch.Tensor]:
-    """Support and query rows of each task."""
-    return [X[torch.from_numpy(rows).to(X.device)] for rows in (tasks.support, tasks.query)]
+def _transform_once(estimator, pool: LabelledPool):
+    """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
+    X = pool.X
+    while isinstance(estimator, Pipeline):
+        *steps, last = (step for _, step in estimator.steps)
+        steps = [step for step in steps if step is not None and step != "passthrough"]
+        if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
+            return estimator, pool
+        try:
+            for step in steps:
+                X = clone(step).fit(X).transform(X)
+        except Exception:  # each task will say so by itself
+            return estimator, pool
+        estimator, pool = last, pool.with_rows(X)
+    return estimator, pool
 
 
 def solve_all(
-    estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None
+    estimator, pool: LabelledPool, tasks, *, is_done=None, n_jobs=None, decisions=False
 ) -> Iterator[Solved]:
-    """Solve the tasks that are not done yet, batch after batch.
+    """Solve the tasks that are not done yet, batch after batch, with `decisions` where asked for.
 
     A batch is solved as a whole even where some of it is done: the last bits of a product depend
     on its batch, and a resumed run must find what an undisturbed one finds.
     """
     if is_done is None:
         is_done = np.zeros(len(tasks), dtype=bool)
+    estimator, pool = _transform_once(estimator, pool)
     if not is_batched(estimator):
         (left,) = np.nonzero(~is_done)
         numbered = cut_tasks(tasks, pool, lambda n_rows: len(tasks))
-        yield from _solve_singly(estimator, pool, numbered, left, n_jobs)
+        yield from _solve_singly(estimator, pool, numbered, left, n_jobs, decisions)
         return
     estimator = clone(estimator)
     estimator._check_params()
-    for batch in cut_tasks(tasks, pool, batch_size(estimator, pool.tensor, len(tasks))):
-        todo = np.flatnonzero(~is_done[batch.index])
-        if not todo.size:
+    indexed = pool.indexed(tasks)
+    for batch in cut_tasks(tasks, pool, batch_size(pool.tensor)):
+        todo = ~is_done[batch.index]
+        if not todo.any():
             continue
         start = perf_counter()
         try:
-            codes, scores = solve_tasks(estimator, pool.tensor, batch)
+            for at, codes, scores in solve_parts(estimator, indexed, batch, ~todo):
+                seconds = np.full(len(at), (perf_counter() - start) / len(at))
+                asked = np.flatnonzero(todo[at])
+                todo[at] = False
+                marks = decide(estimator, scores) if decisions else None
+                solved = Solved(batch.select(at), codes, scores, seconds, {}, marks)
+                yield _report_nan(solved, asked)
+                start = perf_counter()
         except Exception:
             # One by one, it shows which task is at fault, and the others are saved.
-            yield from _solve_singly(estimator, pool, [batch], batch.index[todo], n_jobs)
-            continue
-        seconds = np.full(len(batch.index), (perf_counter() - start) / len(batch.index))
-        yield _report_nan(Solved(batch, codes, scores, seconds, {}), todo)
+            yield from _solve_singly(estimator, pool, [batch], batch.index[todo], n_jobs, decisions)
 
 
-def _solve_singly(estimator, pool, batches, left, n_jobs) -> Iterator[Solved]:
+def _solve_singly(estimator, pool, batches, left, n_jobs, decisions) -> Iterator[Solved]:
     """Solve tasks one by one, in blocks that take about as long as a kill may cost."""
     n_workers = joblib.effective_n_jobs(n_jobs)
     block = n_workers
@@ -219,16 +189,18 @@ def _solve_singly(estimator, pool, batches, left, n_jobs) -> Iterator[Solved]:
                 now, todo = todo[:block], todo[block:]
                 start = perf_counter()
                 answers = parallel(
-                    delayed(_solve_one)(clone(estimator), *_task_rows(pool, batch, b)) for b in now
+                    delayed(_solve_one)(clone(estimator), *_task_rows(pool, batch, b), decisions)
+                    for b in now
                 )
                 if perf_counter() - start < _BLOCK_SECONDS:
                     block *= 2
                 elif block > n_workers:
                     block //= 2
-                codes, scores, seconds, errors = zip(*answers, strict=True)
+                codes, scores, seconds, errors, marks = zip(*answers, strict=True)
                 found = {b: error for b, error in enumerate(errors) if error is not None}
                 arrays = (np.stack(codes), np.stack(scores), np.array(seconds))
-                solved = Solved(batch.select(now), *arrays, found)
+                marks = np.stack(marks) if decisions else None
+                solved = Solved(batch.select(now), *arrays, found, marks)
                 yield _report_nan(solved, np.arange(len(now)))
 
 
@@ -238,31 +210,31 @@ def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
     return pool.rows(batch.support[b]), classes[batch.labels[b]], pool.rows(batch.query[b])
 
 
-def _solve_one(estimator, support_X, support_y, query_X):
+def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
     n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
     try:
         result = transduce(estimator.fit(support_X, support_y), query_X)
-        classes, labels = np.unique(support_y), np.asarray(result.labels)
-        scores, error = np.asarray(result.outlierness, dtype=np.float64), None
-        if labels.shape != (n_query,) or scores.shape != (n_query,):
+        labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
+        marks, error = np.asarray(result.is_outlier) if decisions else labels, None
+        if not labels.shape == scores.shape == marks.shape == (n_query,):
             raise ValueError(
-                f"transduce must give a label and a score to each of {n_query} rows; got shapes "
-                f"{labels.shape} and {scores.shape}."
+                f"transduce must give a label, a score and a decision to each of {n_query} rows; "
+                f"got shapes {labels.shape}, {scores.shape} and {marks.shape}."
             )
-        codes = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-        codes = np.where(classes[codes] == labels, codes, -1)
+        codes = positions_in(np.unique(support_y), labels)
     except Exception as exception:  # whatever a method raises must not sink the others
-        codes, scores = np.full(n_query, -1), np.zeros(n_query)
+        codes, scores, marks = np.full(n_query, -1), np.zeros(n_query), np.zeros(n_query, bool)
         error = f"{type(exception).__name__}: {exception}"
-    return codes, scores, perf_counter() - start, error
+    return codes, scores, perf_counter() - start, error, marks
 
 
 def _report_nan(solved: Solved, todo) -> Solved:
     """Keep the tasks asked for; scores that are no numbers are an error of the method."""
-    tasks, codes, scores, seconds, errors = solved
+    tasks, codes, scores, seconds, errors, marks = solved
     errors = {int(np.searchsorted(todo, b)): error for b, error in errors.items() if b in todo}
     tasks, codes, scores, seconds = tasks.select(todo), codes[todo], scores[todo], seconds[todo]
     is_nan = np.isnan(scores).any(axis=1)
     errors |= {int(b): "its scores contain NaN" for b in np.flatnonzero(is_nan)}
-    return Solved(tasks, codes, np.where(is_nan[:, None], 0.0, scores), seconds, errors)
+    scores = np.where(is_nan[:, None], 0.0, scores)
+    return Solved(tasks, codes, scores, seconds, errors, None if marks is None else marks[todo])

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from .._optional import require
+from ..metrics.registry import metrics_in
 
-from ._cache import COLUMNS
-from ._evaluate import require_pandas
+
+def mean_and_half_width(groups):
+    r"""Mean of grouped rows, and the 95 % half-width :math:`1.96\, s / \sqrt n`.
+
+    Parameters
+    ----------
+    groups : pandas grouped frame or series
+
+    Returns
+    -------
+    mean, half_width : pandas.DataFrame or pandas.Series
+    """
+    return groups.mean(), 1.96 * groups.std() / groups.count() ** 0.5
 
 
 def summarize(rows, *, by="method"):
@@ -41,14 +53,12 @@ def summarize(rows, *, by="method"):
     B           0.6      0.196
     A           0.9      0.000
     """
-    pandas = require_pandas()
+    pandas = require("pandas", "evaluation")
     missing = [name for name in ([by] if isinstance(by, str) else by) if name not in rows]
     if missing:
         raise ValueError(f"rows has no column {missing[0]!r}; found {', '.join(map(str, rows))}.")
-    metrics = [name for name in COLUMNS[2:] if name in rows]
-    groups = rows.groupby(by, sort=False)[metrics]
-    mean = groups.mean()
-    half_width = 1.96 * groups.std() / np.sqrt(groups.count())
+    metrics = [name for name in (*metrics_in(rows), "seconds") if name in rows]
+    mean, half_width = mean_and_half_width(rows.groupby(by, sort=False)[metrics])
     both = pandas.concat({"mean": mean, "half_width": half_width}, axis=1)
     order = [(statistic, metric) for metric in metrics for statistic in ("mean", "half_width")]
     return both[order].swaplevel(axis=1)

@@ -12,8 +12,8 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
-from .._validation import check_rows
-from ..tasks import _encode
+from .._validation import check_rows, encode_labels
+from ..solvers.pool_gram import TaskPool
 
 
 class TaskBatch(NamedTuple):
@@ -35,15 +35,27 @@ class LabelledPool:
 
     def __init__(self, X, y):
         self.X = X
-        self.labels, self.codes = _encode(y)
+        self.labels, self.codes = encode_labels(y)
+        self._indexed = None, None
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if n_rows != len(self.codes):
             raise ValueError(f"X and y must have as many rows; got {n_rows} and {len(self.codes)}.")
+
+    def with_rows(self, X) -> LabelledPool:
+        """The same labels for other rows."""
+        return self if X is self.X else LabelledPool(X, self.labels[self.codes])
 
     @cached_property
     def tensor(self) -> torch.Tensor:
         """The rows as the batched methods take them, validated once."""
         return check_rows(BaseEstimator(), self.X, "X", reset=True)
+
+    def indexed(self, tasks) -> TaskPool:
+        """The rows for solvers by index, the same object as long as the tasks are the same."""
+        if self._indexed[0] is not tasks:
+            rows = [np.concatenate(run, axis=1) for run in _stack_runs(tasks)]
+            self._indexed = tasks, TaskPool(self.tensor, rows)
+        return self._indexed[1]
 
     def rows(self, index):
         """Rows of X in its own container."""

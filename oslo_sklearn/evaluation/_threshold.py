@@ -47,6 +47,14 @@ def tune_threshold(estimator, base_X, base_y, split, max_false_rejection=0.05, *
     and 17.7 to 22.5 % at 20 %; learned and checked on 200 tasks, up to 12.3 and 23.3 %. Leave a
     margin where the level is high.
 
+    `ConformalOpenSetClassifier.fit_base` uses the same tasks for p-values, at any level and for the
+    false discovery rate as well. With two or more labelled rows of each class,
+    `ConformalOpenSetClassifier` needs no base classes.
+
+    See Also
+    --------
+    ConformalOpenSetClassifier : Decisions by p-values, whose error rate is kept.
+
     Examples
     --------
     >>> import numpy as np

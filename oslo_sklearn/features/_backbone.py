@@ -1,7 +1,6 @@
 """A named timm model: its preprocessing, its identity in the cache, its forward pass."""
 
 import difflib
-import hashlib
 import json
 import os
 from functools import cached_property, lru_cache, partial
@@ -9,6 +8,8 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 import torch
 
+from oslo_sklearn._devices import check_device, fastest_device
+from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
 from oslo_sklearn.features._weights import build, weights_identity
 
@@ -24,7 +25,7 @@ class Backbone:
         self.model_name = model_name
         self.weights = weights
         self.weights_id = weights_identity(model_name, weights, self.cfg)
-        self.device = resolve_device(device)
+        self.device = check_device(device) or fastest_device()
         self.data_config = data_config(self.cfg)
 
     @cached_property
@@ -37,7 +38,7 @@ class Backbone:
             "precision": "mixed" if _mixed_precision(self.device) else "float32",
             "decoding": _DECODING_VERSION,
         }
-        return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return content_digest(json.dumps(parts, sort_keys=True), size=64)
 
     def to_pixels(self):
         """A picklable function from an RGB image to the model's uint8 input."""
@@ -96,26 +97,6 @@ def n_features(model_name):
     with torch.device("meta"), torch.inference_mode():
         model = require("timm", "features").create_model(model_name, num_classes=0).eval()
         return model(torch.empty(1, *config["input_size"])).shape[-1]
-
-
-def resolve_device(device):
-    """`device` as torch names it; "auto" is the first of cuda, mps and cpu that is there."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if device == "auto":
-        return torch.device(next(name for name, there in available.items() if there))
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(
-            f"device={device!r} is not a device: expected 'auto' or e.g. 'cpu', 'cuda:0', 'mps'"
-        ) from error
-    if not available.get(resolved.type, False):
-        raise ValueError(f"device={device!r}: torch finds no {resolved.type} device here")
-    return resolved
 
 
 def _mixed_precision(device):

@@ -1,6 +1,5 @@
 """Any image, as a viewer would show it: upright, 8-bit RGB, on white where transparent."""
 
-import hashlib
 import io
 import os
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
 from oslo_sklearn.features._cache import KEY_SIZE
 
@@ -116,7 +116,7 @@ def _read(image):
 
 
 def _hash(data):
-    return hashlib.blake2b(data, digest_size=KEY_SIZE).digest()
+    return bytes.fromhex(content_digest(data, size=KEY_SIZE))
 
 
 def to_rgb(image):

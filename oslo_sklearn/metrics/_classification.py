@@ -34,9 +34,13 @@ def closed_set_accuracy(y_true, y_pred, classes):
     """
     (y_true, y_pred), classes, single = _check_labels(classes, y_true=y_true, y_pred=y_pred)
     known = _position(y_true, classes) < classes.shape[1]
-    correct = (known & (y_true == y_pred)).sum(axis=1)
-    accuracy = divide("accuracy", correct, known.sum(axis=1), "no row is of a known class")
-    return per_task(accuracy, single)
+    return per_task(accuracy_of(known, known & (y_true == y_pred)), single)
+
+
+def accuracy_of(is_known, is_right):
+    """Closed-set accuracy of each task: the share of its known rows that are right."""
+    n_right, n_known = is_right.sum(axis=1), is_known.sum(axis=1)
+    return divide("accuracy", n_right, n_known, "no row is of a known class", stacklevel=4)
 
 
 def oscr(y_true, y_pred, scores, classes):
@@ -87,11 +91,16 @@ def oscr(y_true, y_pred, scores, classes):
     )
     unknown = _position(y_true, classes) == classes.shape[1]
     ranking = rank(unknown, check_scores(scores))
-    correct = np.take(~unknown & (y_true == y_pred), ranking.order)
-    correct_so_far = np.take(np.cumsum(correct, axis=1), ranking.last_of_tie)
+    return per_task(oscr_of(ranking, ~unknown & (y_true == y_pred)), single)
+
+
+def oscr_of(ranking, is_right):
+    """Area under the OSCR curve of each task; `is_right` is False for outliers."""
+    right_so_far = np.cumsum(np.take(is_right, ranking.order), axis=1)
+    won = pairs_won(ranking, np.take(right_so_far, ranking.last_of_tie))
     n_pairs = ranking.n_outliers * (ranking.n_query - ranking.n_outliers)
     lack = "the query needs rows of known and of unknown classes"
-    return per_task(divide("OSCR", pairs_won(ranking, correct_so_far), n_pairs, lack), single)
+    return divide("OSCR", won, n_pairs, lack, stacklevel=4)
 
 
 def open_set_f1(y_true, y_pred, classes):

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils import check_X_y
 
+from .._validation import sort_labels
 from ._ranking import auroc
 
 _BLOCK_ENTRIES = 2**20  # distances ranked at once
@@ -121,10 +122,7 @@ def _check_features(X, y):
         raise ValueError(f"y must be of shape (n_samples,); got {y.shape}.")
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("y must not contain NaN.")
-    try:
-        labels, codes = np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"y must hold sortable labels, none missing: {error}.") from error
+    labels, codes = sort_labels(y, "y")
     X, codes = check_X_y(X, codes, dtype=[np.float64, np.float32])
     if len(labels) < 2:
         raise ValueError(f"y must hold at least 2 classes; got {len(labels)}.")

@@ -94,14 +94,16 @@ def _divide(metric, numerator, denominator, lack):
     return divide(metric, numerator, denominator, lack, stacklevel=5)
 
 
-def _auroc(ranking):
+def auroc_of(ranking):
+    """Area under the ROC curve of each task."""
     n_inliers = ranking.n_query - ranking.n_outliers
     won = pairs_won(ranking, ranking.flagged - ranking.true_positives)
     lack = "the query needs outliers and inliers"
     return _divide("AUROC", won, ranking.n_outliers * n_inliers, lack)
 
 
-def _aupr(ranking):
+def aupr_of(ranking):
+    """Area under the precision-recall curve of each task."""
     tp = ranking.true_positives
     precision = tp / ranking.flagged
     gained = tp - ranking.before(tp)
@@ -109,7 +111,8 @@ def _aupr(ranking):
     return _divide("AUPR", area, ranking.n_outliers, "the query has no outliers")
 
 
-def _precision_at(ranking, recall):
+def precision_at(ranking, recall):
+    """Precision of each task where so many of its outliers are found."""
     at = ranking.strictest(recall)
     flagged = np.where(ranking.n_outliers > 0, ranking.flagged[at], 0)
     lack = "the query has no outliers"
@@ -127,30 +130,6 @@ def _fpr_at(ranking, tpr):
 def _rank_checked(is_outlier, scores):
     (is_outlier, scores), single = check_tasks(is_outlier=is_outlier, scores=scores)
     return rank(check_is_outlier(is_outlier), check_scores(scores)), single
-
-
-def ranking_metrics(is_outlier, scores):
-    """AUROC, AUPR and precision at 0.9 recall out of one sort.
-
-    Parameters and conventions are those of `auroc`.
-
-    Returns
-    -------
-    metrics : dict
-        Keys ``"auroc"``, ``"aupr"`` and ``"prec_at_90"``; floats or arrays (n_tasks,).
-
-    Examples
-    --------
-    >>> from oslo_sklearn.metrics._ranking import ranking_metrics
-    >>> ranking_metrics([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.8])
-    {'auroc': 0.75, 'aupr': 0.79..., 'prec_at_90': 0.66...}
-    """
-    ranking, single = _rank_checked(is_outlier, scores)
-    return {
-        "auroc": per_task(_auroc(ranking), single),
-        "aupr": per_task(_aupr(ranking), single),
-        "prec_at_90": per_task(_precision_at(ranking, 0.9), single),
-    }
 
 
 def auroc(is_outlier, scores):
@@ -183,7 +162,7 @@ def auroc(is_outlier, scores):
     array([1.  , 0.75])
     """
     ranking, single = _rank_checked(is_outlier, scores)
-    return per_task(_auroc(ranking), single)
+    return per_task(auroc_of(ranking), single)
 
 
 def aupr(is_outlier, scores):
@@ -216,7 +195,7 @@ def aupr(is_outlier, scores):
     0.7917
     """
     ranking, single = _rank_checked(is_outlier, scores)
-    return per_task(_aupr(ranking), single)
+    return per_task(aupr_of(ranking), single)
 
 
 def precision_at_recall(is_outlier, scores, recall=0.9):
@@ -246,7 +225,7 @@ def precision_at_recall(is_outlier, scores, recall=0.9):
     """
     check_share("recall", recall)
     ranking, single = _rank_checked(is_outlier, scores)
-    return per_task(_precision_at(ranking, recall), single)
+    return per_task(precision_at(ranking, recall), single)
 
 
 def fpr_at_tpr(is_outlier, scores, tpr=0.95):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._style import METRIC_NAMES, Display, legend_beside, means_of, new_axes, styles, tidy
+from ..metrics.registry import title_of
+from ._style import Display, legend_beside, means_of, new_axes, styles, tidy
 
 
 class _Bars(Display):
@@ -116,7 +117,7 @@ class BackboneDisplay(_Bars):
         order = rows[group].unique().tolist()
         arrays = [frame.loc[order].to_numpy() for frame in (mean, half_width)]
         display = cls(
-            *arrays, groups=order, methods=methods, ylabel=f"{METRIC_NAMES.get(metric, metric)} (%)"
+            *arrays, groups=order, methods=methods, ylabel=f"{title_of(metric, long=True)} (%)"
         )
         return display.plot(ax=ax)
 
@@ -155,7 +156,7 @@ class AblationDisplay(_Bars):
         display : AblationDisplay
         """
         found = [means_of(rows, ["method"], metric) for metric in metrics]
-        names = [METRIC_NAMES.get(metric, metric).replace(" to ", "\nto ") for metric in metrics]
+        names = [title_of(metric, long=True).replace(" to ", "\nto ") for metric in metrics]
         display = cls(
             np.array([mean.to_numpy() for mean, _ in found]),
             np.array([half_width.to_numpy() for _, half_width in found]),

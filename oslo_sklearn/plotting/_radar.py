@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._style import METRIC_NAMES, Display, means_of, new_axes, styles
-
-_METRICS = ("accuracy", "auroc", "aupr", "prec_at_90")
+from ..metrics.registry import METRICS, metrics_in, sign_of, title_of
+from ._style import Display, means_of, new_axes, styles
 
 
 class RadarDisplay(Display):
@@ -15,7 +14,7 @@ class RadarDisplay(Display):
     Parameters
     ----------
     gains : dict of str to ndarray of shape (n_spokes,)
-        Of each method, in percentage points.
+        Of each method, in percentage points; positive is better, also where lower is better.
     spokes : list of str
         Names of the spokes.
     baseline : str
@@ -42,9 +41,7 @@ class RadarDisplay(Display):
         self.baseline = baseline
 
     @classmethod
-    def from_results(
-        cls, rows, *, baseline="k-NN", methods=None, metrics=_METRICS, by=None, ax=None
-    ):
+    def from_results(cls, rows, *, baseline="k-NN", methods=None, metrics=None, by=None, ax=None):
         """Draw rows of `evaluate` or of a recipe.
 
         Parameters
@@ -54,7 +51,8 @@ class RadarDisplay(Display):
             A method in `rows`. With SimpleShot's labels, k-NN is the paper's strong baseline.
         methods : list of str, optional
             The methods to draw, by default all. More than six are hard to follow.
-        metrics : sequence of str
+        metrics : sequence of str, optional
+            By default all in `rows` that `evaluate` measures.
         by : str, optional
             A column of settings, such as ``"shots"``, each of which gets its own spokes.
         ax : matplotlib PolarAxes, optional
@@ -69,13 +67,16 @@ class RadarDisplay(Display):
             if method not in found:
                 raise ValueError(f"rows has no method {method!r}; found {', '.join(found)}.")
         methods = [method for method in methods if method != baseline]
+        if metrics is None:
+            metrics = [name for name in metrics_in(rows) if METRICS[name].function is not None]
         spokes, columns = [], []
         for name, part in [("", rows)] if by is None else rows.groupby(by, sort=False):
             for metric in metrics:
                 mean, _ = means_of(part, ["method"], metric)
                 where = f"\n{name}-shot" if by == "shots" else f"\n{name}" if by else ""
-                spokes.append(METRIC_NAMES.get(metric, metric) + where)
-                columns.append([mean[method] - mean[baseline] for method in methods])
+                spokes.append(title_of(metric, long=True) + where)
+                gains = [mean[method] - mean[baseline] for method in methods]
+                columns.append(sign_of(metric) * np.array(gains))
         gains = dict(zip(methods, np.array(columns).T, strict=True))
         return cls(gains, spokes=spokes, baseline=baseline).plot(ax=ax)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ..evaluation._scorer import transduce
-from ..evaluation._solve import solve_all
-from ..evaluation._tasks import LabelledPool, draw_tasks
+from ..evaluation import evaluate, read_curves
+from ..metrics.curves import CURVES
+from ..metrics.registry import TaskAnswers, measure, positions_in
+from ..pipeline import transduce
 from ._style import INLIERS, OUTLIERS, Display, new_axes, styles, tidy
-
-_GRID = np.linspace(0, 1, 201)
 
 
 class ScoreHistogramDisplay(Display):
@@ -134,10 +135,14 @@ class _CurveDisplay(Display):
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
         y, curves = np.asarray(y), {}
+        points, area = CURVES[cls._name]
         for name, fitted in estimator.items():
             result = transduce(fitted, X)
-            is_outlier = ~np.isin(y, fitted.classes_)
-            curves[name] = cls._curve(is_outlier, result.labels == y, result.outlierness)
+            known, codes = (positions_in(fitted.classes_, each) for each in (y, result.labels))
+            answers = TaskAnswers(known, codes, np.asarray(result.outlierness))
+            of_one = TaskAnswers(known[None], codes[None], answers.scores[None])
+            x_and_y = points(known < 0, answers.is_right, answers.scores)
+            curves[name] = (*x_and_y, float(measure(of_one, [area])[area][0]))
         return cls(curves).plot(ax=ax)
 
     @classmethod
@@ -156,18 +161,29 @@ class _CurveDisplay(Display):
         -------
         display : object
         """
-        pool = LabelledPool(X, y)
-        tasks = draw_tasks(split, pool)
-        curves = {}
-        for name, estimator in estimators.items():
-            found = []
-            for solved in solve_all(estimator, pool, tasks, n_jobs=n_jobs):
-                known = pool.known(solved.tasks)
-                found += map(cls._curve, known < 0, known == solved.codes, solved.scores)
-            ordinates = [_at_grid(x, y) for x, y, _ in found]
-            area = float(np.mean([area for *_, area in found]))
-            curves[name] = (_GRID, np.mean(ordinates, axis=0), area)
-        return cls(curves).plot(ax=ax)
+        tasks = list(split.split(X, y)) if hasattr(split, "split") else split
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "curves.csv"
+            evaluate(estimators, X, y, tasks, n_jobs=n_jobs, progress=False, curves=path)
+            return cls.from_curves(path, ax=ax)
+
+    @classmethod
+    def from_curves(cls, path, *, methods=None, n_tasks=None, ax=None):
+        """Draw the mean curves of a run of `evaluate`.
+
+        Parameters
+        ----------
+        path : str or path
+            What `evaluate` was given as `curves`.
+        methods, n_tasks
+            Some of the run only: see `oslo_sklearn.evaluation.read_curves`.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : object
+        """
+        return cls(read_curves(path, methods=methods, n_tasks=n_tasks)[cls._name]).plot(ax=ax)
 
     def plot(self, ax=None):
         """Draw the curves.
@@ -221,14 +237,10 @@ class ROCDisplay(_CurveDisplay):
     1.0
     """
     )
+    _name = "roc"
     _title = "AUROC (%)"
     _xlabel = "share of known rows rejected"
     _ylabel = "share of outliers found"
-
-    @staticmethod
-    def _curve(is_outlier, _, scores):
-        x, y = _rates(~is_outlier, is_outlier, -np.asarray(scores, dtype=np.float64))
-        return x, y, _area(x, y)
 
     def _decorate(self, ax):
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
@@ -237,32 +249,7 @@ class ROCDisplay(_CurveDisplay):
 class OSCRDisplay(_CurveDisplay):
     __doc__ = """Known rows accepted and rightly labelled, against outliers accepted.
     """ + _CurveDisplay.__doc__.split("\n", 1)[1]
+    _name = "oscr"
     _title = "OSCR (%)"
     _xlabel = "share of outliers accepted"
     _ylabel = "share of known rows accepted and right"
-
-    @staticmethod
-    def _curve(is_outlier, is_right, scores):
-        right = is_right & ~is_outlier
-        x, y = _rates(is_outlier, right, scores, n_y=(~is_outlier).sum())
-        return x, y, _area(x, y)
-
-
-def _rates(counts_x, counts_y, order, n_y=None):
-    """Shares of two kinds of rows up to each distinct value of `order`, from (0, 0)."""
-    place = np.argsort(order, kind="stable")
-    ends = np.r_[np.flatnonzero(np.diff(order[place])), len(place) - 1]
-    n_x, n_y = counts_x.sum(), counts_y.sum() if n_y is None else n_y
-    x = np.cumsum(counts_x[place])[ends] / max(n_x, 1)
-    y = np.cumsum(counts_y[place])[ends] / max(n_y, 1)
-    return np.r_[0.0, x], np.r_[0.0, y]
-
-
-def _area(x, y) -> float:
-    return float(np.diff(x) @ (y[1:] + y[:-1]) / 2)
-
-
-def _at_grid(x, y):
-    """Ordinates on the common grid; where the curve rises upright, its top."""
-    last = np.r_[x[1:] > x[:-1], True]
-    return np.interp(_GRID, x[last], y[last])

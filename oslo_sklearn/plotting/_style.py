@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import cycle, islice
 
 from .._optional import require
+from ..evaluation import mean_and_half_width
+from ..metrics.registry import METRICS, title_of
 
 # Okabe and Ito's colours, without their yellow: too pale on white for a line.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -14,13 +16,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1))
 HATCHES = ("", "//", "\\\\", "xx", "--", "||", "++", "////", "---")
 INLIERS, OUTLIERS = "#0072B2", "#D55E00"
 
-METRIC_NAMES = {
-    "accuracy": "Accuracy",
-    "auroc": "AUROC",
-    "aupr": "AUPR",
-    "prec_at_90": "Prec@0.9",
-    "similarity": "Cosine to true prototypes",
-}
+METRIC_NAMES = {name: title_of(name, long=True) for name in METRICS}
 
 
 def styles(names, subject="OSLO") -> dict:
@@ -69,6 +65,5 @@ def means_of(rows, by, metric):
             f"rows holds several settings for the same {', '.join(key)}: select one first, such as "
             "rows[rows['shots'] == 1]."
         )
-    groups = rows.groupby(by, sort=False)[metric]
-    half_width = 1.96 * groups.std() / groups.count() ** 0.5
-    return 100 * groups.mean(), 100 * half_width.fillna(0)
+    mean, half_width = mean_and_half_width(rows.groupby(by, sort=False)[metric])
+    return 100 * mean, 100 * half_width.fillna(0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._style import METRIC_NAMES, Display, legend_beside, means_of, new_axes, styles, tidy
+from ..metrics.registry import title_of
+from ._style import Display, legend_beside, means_of, new_axes, styles, tidy
 
 _AXIS_NAMES = {
     "n_query": "query rows per class",
@@ -71,7 +72,7 @@ class SweepDisplay(Display):
         ]
         methods = rows["method"].unique().tolist()
         mean, half_width = ({m: frame[m].to_numpy() for m in methods} for frame in found)
-        name = METRIC_NAMES.get(metric, metric)
+        name = title_of(metric, long=True)
         if xlabel is None:
             varied = rows["varied"].iloc[0] if x == "value" and "varied" in rows else x
             xlabel = _AXIS_NAMES.get(varied, varied)

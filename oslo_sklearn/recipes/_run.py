@@ -27,10 +27,12 @@ def run_settings(
     cache=None,
     n_jobs=None,
     progress=True,
+    with_curves=False,
 ):
     """Evaluate methods in each setting; rows of all, the setting's columns first.
 
-    `settings` is a list of pairs: the columns' values, and arguments of the split.
+    `settings` is a list of pairs: the columns' values, and arguments of the split. With curves,
+    files of them are beside the cached rows.
     """
     from .._optional import require
 
@@ -56,8 +58,12 @@ def run_settings(
                 checkpoints=stem,
                 progress=progress,
             )
-        file = None if stem is None else f"{stem}.csv"
-        rows = evaluate(by_shot[n_shot], X, y, split, n_jobs=n_jobs, progress=progress, cache=file)
+        files = {}
+        if cache is not None:
+            files["cache"] = f"{stem}.csv"
+        if cache is not None and with_curves:
+            files["curves"] = curves_file(cache, recipe, columns)
+        rows = evaluate(by_shot[n_shot], X, y, split, n_jobs=n_jobs, progress=progress, **files)
         for place, (name, value) in enumerate(columns.items()):
             rows.insert(place, name, value)
         frames.append(rows)
@@ -87,6 +93,24 @@ def drop_small_classes(X, y, need):
 
 def _need(n_shot, n_query, n_open_query=0, **_) -> int:
     return max(n_shot + n_query, n_open_query or 0)
+
+
+def curves_file(cache, recipe, columns) -> Path:
+    """Where `table` and `broad` keep the curves of a setting.
+
+    Parameters
+    ----------
+    cache : str or path
+        The recipe's parameter.
+    recipe : str
+    columns : dict
+        Values of the setting's columns, such as ``{"shots": 1}``.
+
+    Returns
+    -------
+    path : Path
+    """
+    return Path(cache) / f"{_file_name(recipe, columns)}.curves.csv"
 
 
 def _file_name(recipe, columns) -> str:

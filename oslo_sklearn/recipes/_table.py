@@ -45,7 +45,9 @@ def table(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
     [(1, 'k-NN'), (1, 'OSLO'), (5, 'k-NN'), (5, 'OSLO')]
     """
     settings = [({"shots": n_shot}, {"n_shot": n_shot}) for n_shot in n_shots]
-    return run_settings("table", X, y, settings, base=base, methods=methods, **options)
+    return run_settings(
+        "table", X, y, settings, base=base, methods=methods, with_curves=True, **options
+    )
 
 
 def broad(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
@@ -64,7 +66,9 @@ def broad(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
         As of `table`.
     """
     settings = [({"shots": n_shot}, {"n_shot": n_shot, "open_set": "broad"}) for n_shot in n_shots]
-    return run_settings("broad", X, y, settings, base=base, methods=methods, **options)
+    return run_settings(
+        "broad", X, y, settings, base=base, methods=methods, with_curves=True, **options
+    )
 
 
 def backbones(feature_sets, *, split="novel", n_shots=(1, 5), methods=FAST, **options):

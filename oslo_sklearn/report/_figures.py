@@ -6,16 +6,20 @@ import warnings
 
 from .. import plotting
 from .._optional import require
-from ..recipes import family_of, paper_methods
-from ..recipes._methods import STRONG_BASELINE
-from ..recipes._run import drop_small_classes
+from ..metrics.registry import title_of
+from ..recipes import (
+    STRONG_BASELINE,
+    curves_file,
+    drop_small_classes,
+    family_of,
+    paper_methods,
+)
 from ..tasks import FewShotOpenSetSplit
 
-_CURVES = ("kNN", "SimpleShot", "BD-CSPN", "OSLO")
-_N_CURVE_TASKS = 100
+_MOST_CURVES = 7  # in one figure; of more methods, the best of each family are drawn
 
 
-def figures_of(recipe, rows, features=None, *, split="novel", seed=0):
+def figures_of(recipe, rows, features=None, *, split="novel", seed=0, cache=None):
     """Figures of a recipe's rows.
 
     Parameters
@@ -25,11 +29,14 @@ def figures_of(recipe, rows, features=None, *, split="novel", seed=0):
     rows : pandas.DataFrame
         What it returned.
     features : FeatureSet, optional
-        What it was run on. With it, `table` and `broad` also show scores, curves and a map.
+        What it was run on. With it, `table` and `broad` also show OSLO's scores and a map of the
+        first task.
     split : str
         The part of `features` that tasks were drawn from.
     seed : int
         Of the tasks.
+    cache : str or path, optional
+        The recipe's parameter. With it, `table` and `broad` also show the run's curves.
 
     Returns
     -------
@@ -44,10 +51,12 @@ def figures_of(recipe, rows, features=None, *, split="novel", seed=0):
         "ablation": _ablation,
     }.get(recipe)
     figures = {} if draw is None else draw(rows)
-    if features is not None and recipe in ("table", "broad"):
-        open_set = "broad" if recipe == "broad" else "classes"
-        n_shots = [int(n_shot) for n_shot in rows["shots"].unique()]
-        figures |= _task_figures(features, split, n_shots, seed, open_set)
+    if recipe in ("table", "broad"):
+        if cache is not None:
+            figures |= _curves(recipe, rows, cache)
+        if features is not None and "OSLO" in set(rows["method"]):
+            open_set = "broad" if recipe == "broad" else "classes"
+            figures |= _task_figures(features, split, rows, seed, open_set)
     return figures
 
 
@@ -112,7 +121,7 @@ def _sweeps(rows, x, prefix=""):
             display = plotting.SweepDisplay.from_results(
                 part, x=x, metric=metric, ax=_new(6.4, 3.8)
             )
-            title = plotting.METRIC_NAMES[metric]
+            title = title_of(metric, long=True)
             caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
             figures[f"{prefix}{metric}_{shots}shot"] = (caption, display.figure_)
     return figures
@@ -138,30 +147,41 @@ def _ablation(rows):
     return figures
 
 
-def _task_figures(features, part, n_shots, seed, open_set):
-    """Curves over some tasks; scores and a map of the first."""
+def _curves(recipe, rows, cache):
+    """ROC and OSCR curves over the tasks of the run, as its rows' companion files hold them."""
+    figures = {}
+    kinds = {"roc": plotting.ROCDisplay, "oscr": plotting.OSCRDisplay}
+    for shots, part in rows.groupby("shots", sort=False):
+        methods, n_tasks = part["method"].unique().tolist(), part["task"].nunique()
+        which = ""
+        if len(methods) > _MOST_CURVES:
+            methods, which = best_of_families(part), " of the best method of each family by AUROC"
+        path = curves_file(cache, recipe, {"shots": shots})
+        for name, kind in kinds.items():
+            display = kind.from_curves(path, methods=methods, n_tasks=n_tasks, ax=_new(4.8, 4.6))
+            caption = f"{name.upper()} curves{which}, {shots}-shot, averaged over {n_tasks} tasks."
+            figures[f"{name}_{shots}shot"] = (caption, display.figure_)
+    return figures
+
+
+def _task_figures(features, part, rows, seed, open_set):
+    """Scores and a map of the first task."""
+    n_shots = [int(n_shot) for n_shot in rows["shots"].unique()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the recipe has told already
         X, y = drop_small_classes(*features.part(part), max(n_shots) + 15)
-    n_shot = n_shots[0]
     split = FewShotOpenSetSplit(
-        n_shot=n_shot, n_tasks=_N_CURVE_TASKS, open_set=open_set, random_state=seed
+        n_shot=n_shots[0], n_tasks=rows["task"].nunique(), open_set=open_set, random_state=seed
     )
-    methods = paper_methods(n_shot, base=features.base, names=_CURVES, random_state=seed)
-    figures = {}
-    kinds = {"roc": plotting.ROCDisplay, "oscr": plotting.OSCRDisplay}
-    for name, kind in kinds.items():
-        display = kind.from_tasks(methods, X, y, split, ax=_new(4.8, 4.6))
-        caption = f"{name.upper()} curves, {n_shot}-shot, averaged over {_N_CURVE_TASKS} tasks."
-        figures[name] = (caption, display.figure_)
-    support, query = next(split.split(X, y))
-    oslo = methods["OSLO"].fit(X[support], y[support], X[query])
+    support, query = next(iter(split.split(X, y)))
+    (oslo,) = paper_methods(n_shots[0], names=["OSLO"]).values()
+    oslo.fit(X[support], y[support], X[query])
     display = plotting.ScoreHistogramDisplay.from_estimator(
         oslo, X[query], y[query], ax=_new(5.6, 3.4)
     )
-    figures["scores"] = ("OSLO's scores in the first task.", display.figure_)
+    figures = {"scores": ("OSLO's scores in the first task.", display.figure_)}
     display = plotting.TaskMapDisplay.from_estimator(
-        methods["OSLO"], X[support], y[support], X[query], y[query], ax=_new(8.0, 5.2)
+        oslo, X[support], y[support], X[query], y[query], ax=_new(8.0, 5.2)
     )
     caption = "The first task in two dimensions (t-SNE), and the way OSLO's prototypes take."
     figures["map"] = (caption, display.figure_)

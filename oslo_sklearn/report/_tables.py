@@ -6,13 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-METRIC_NAMES = {
-    "accuracy": "Acc",
-    "auroc": "AUROC",
-    "aupr": "AUPR",
-    "prec_at_90": "Prec@0.9",
-    "similarity": "Similarity",
-}
+from .._optional import require
+from ..evaluation import mean_and_half_width
+from ..metrics.registry import metrics_in, sign_of, title_of
 
 
 class ResultTable(NamedTuple):
@@ -31,8 +27,8 @@ class ResultTable(NamedTuple):
         None for numbers that have no spread.
     groups : list of str or None
         The group of each row; rows of one group are neighbours.
-    lower_is_better : bool
-        Which end of a column is its best.
+    lower_is_better : bool or list of bool
+        Which end of a column is its best: of all columns, or of each.
     """
 
     title: str
@@ -41,7 +37,7 @@ class ResultTable(NamedTuple):
     mean: np.ndarray
     half_width: np.ndarray | None = None
     groups: list | None = None
-    lower_is_better: bool = False
+    lower_is_better: bool | list = False
 
     def cells(self, plus_minus="±"):
         """Numbers as text.
@@ -59,7 +55,8 @@ class ResultTable(NamedTuple):
         digits = 2 if self.half_width is not None else 3
         shown = np.round(self.mean, digits)
         with np.errstate(invalid="ignore"):
-            best = shown == (np.fmin if self.lower_is_better else np.fmax).reduce(shown, axis=0)
+            sign = np.where(self.lower_is_better, -1, 1)
+            best = sign * shown == np.fmax.reduce(sign * shown, axis=0)
         lines = []
         for r in range(len(self.rows)):
             line = []
@@ -108,7 +105,7 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
     | OSLO | **85.00 ± 9.80** |
     <BLANKLINE>
     """
-    metrics = [name for name in METRIC_NAMES if name in rows] if metrics is None else metrics
+    metrics = metrics_in(rows) if metrics is None else list(metrics)
     tables = []
     for values, part in _sections(rows, by):
         mean, half_width = mean_and_half_width(part.groupby("method", sort=False)[metrics])
@@ -117,10 +114,11 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
             ResultTable(
                 _title(by, values),
                 methods,
-                [METRIC_NAMES.get(name, name) for name in metrics],
+                [title_of(name) for name in metrics],
                 100 * mean.to_numpy(),
                 100 * half_width.to_numpy(),
                 None if group_of is None else [group_of(method) for method in methods],
+                [sign_of(name) < 0 for name in metrics],
             )
         )
     return tables
@@ -151,19 +149,22 @@ def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None
                 found.unstack(x).loc[methods, order].to_numpy()
                 for found in mean_and_half_width(part.groupby(["method", x], sort=False)[metric])
             )
-            title = ", ".join(filter(None, [METRIC_NAMES.get(metric, metric), _title(by, values)]))
+            title = ", ".join(filter(None, [title_of(metric), _title(by, values)]))
             name = str(part["varied"].iloc[0]) if x == "value" and "varied" in part else x
             columns = [f"{name.replace('_', ' ')} {value:g}" for value in order]
             groups = None if group_of is None else [group_of(method) for method in methods]
             tables.append(
-                ResultTable(title, methods, columns, 100 * mean, 100 * half_width, groups)
+                ResultTable(
+                    title,
+                    methods,
+                    columns,
+                    100 * mean,
+                    100 * half_width,
+                    groups,
+                    sign_of(metric) < 0,
+                )
             )
     return tables
-
-
-def mean_and_half_width(groups):
-    """Mean and 95 % half-width of grouped rows."""
-    return groups.mean(), 1.96 * groups.std() / groups.count() ** 0.5
 
 
 def summary_frame(rows, by):
@@ -182,10 +183,8 @@ def summary_frame(rows, by):
     -------
     summary : pandas.DataFrame
     """
-    from .._optional import require
-
     pandas = require("pandas", "evaluation")
-    metrics = [name for name in METRIC_NAMES if name in rows]
+    metrics = metrics_in(rows)
     keys = [*by, "method"]
     frames = []
     for metric in metrics:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import io
-import os
 from base64 import b64encode
 from pathlib import Path
 
+from .._files import write_whole
 from ._tables import summary_frame
 from ._text import to_html, to_latex, to_markdown, to_rst
 
@@ -98,15 +98,10 @@ def write_report(
         (folder / "figures").mkdir(exist_ok=True)
     for key, (_, svg) in pictures.items():
         files[f"figures/{name}_{key}.svg"] = svg.decode()
-    return [_write(folder / file_name, text) for file_name, text in files.items()]
-
-
-def _write(path: Path, text: str) -> Path:
-    # Under its name a file is whole, whenever the process is killed.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(temporary, path)
-    return path
+    return [
+        write_whole(folder / file_name, lambda file, text=text: file.write(text.encode()))
+        for file_name, text in files.items()
+    ]
 
 
 def to_svg(figure) -> bytes:

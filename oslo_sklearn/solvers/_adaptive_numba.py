@@ -203,9 +203,7 @@ def _oslo(cosines, labels, starts, lambdas, n_steps):
     shortest = np.inf
     for _ in range(n_steps):
         _update(log_p, query, lambdas[0], lambdas[1], True, z, logit_xi, weights)
-        length = _log_likelihood(
-            cosines, True, weights, n_rows, ones, True, ones, scaled, scaled, log_p
-        )
+        length = _log_likelihood(cosines, weights, ones, True, ones, scaled, log_p)
         shortest = min(shortest, length)
     return log_p, -logit_xi, shortest
 
@@ -220,9 +218,7 @@ def _starts(cosines, labels, n_classes, lengths, place):
         if labels[i] >= 0:
             weights[labels[i], i] = lengths[place[i]]
     starts, scaled = np.empty(weights.shape, cosines.dtype), np.empty(weights.shape, cosines.dtype)
-    shortest = _log_likelihood(
-        cosines, True, weights, n_rows, ones, True, ones, scaled, scaled, starts
-    )
+    shortest = _log_likelihood(cosines, weights, ones, True, ones, scaled, starts)
     return starts, shortest
 
 

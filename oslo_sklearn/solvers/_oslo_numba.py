@@ -1,8 +1,8 @@
-"""OSLO's tasks one after the other, compiled: a task stays in a core's cache.
+"""OSLO's step on Gram matrices, compiled: tasks one after the other, each in a core's cache.
 
-A task's *block* is either its centred rows ``(R, d)``, support first, or their products
-``(R, R)``; what scales rows to unit norm is kept beside it and joins the narrow sides of products.
-Weights ``(K, R)`` say how much of each unit row a prototype takes.
+A task's *block* holds the products of its centred rows ``(R, R)``. The factors that scale rows to
+unit norm are kept beside it and applied to the weights and to the products. Weights ``(K, R)`` say
+how much of each unit row a prototype takes.
 """
 
 from __future__ import annotations
@@ -23,63 +23,11 @@ _TILE = 640  # columns of all prototypes that stay in the first-level cache
 
 
 @_compiled
-def _mean(pool, rows):
-    """Mean of rows: sums of four at a time, added up in double precision."""
-    n_features, whole = pool.shape[1], rows.size - rows.size % 4
-    mean = np.zeros(n_features)
-    for i in range(0, whole, 4):
-        a, b, c, d = pool[rows[i]], pool[rows[i + 1]], pool[rows[i + 2]], pool[rows[i + 3]]
-        for j in range(n_features):
-            mean[j] += (a[j] + b[j]) + (c[j] + d[j])
-    for i in range(whole, rows.size):
-        a = pool[rows[i]]
-        for j in range(n_features):
-            mean[j] += a[j]
-    return (mean / max(rows.size, 1)).astype(pool.dtype)
-
-
-@_compiled
-def _centred_rows(pool, rows, n_center, unit, noise, block, lengths, scale):
-    """Centre rows on the mean of the first `n_center`; their lengths, and one over these."""
-    center = _mean(pool, rows[:n_center])
-    floor = noise * np.abs(center).max()
-    for i in range(rows.size):
-        x, out = pool[rows[i]], block[i]
-        square = pool.dtype.type(0)
-        for j in range(x.size):
-            out[j] = x[j] - center[j]
-            square += out[j] * out[j]
-        lengths[i] = math.sqrt(square)
-        scale[i] = 1 / lengths[i]
-        # Most rows are longer than noise for sure, and their squares inside float32's range.
-        if unit and not max(x.size * floor**2, 1e-25) < square < 1e37:
-            lengths[i], scale[i] = _scale_with_care(out, center, noise)
-
-
-@_compiled
-def _scale_with_care(x, center, noise):
-    """Bring a row of any size to about unit size; its length before, and one over that after.
-
-    Both are 0 if no entry is larger than its own rounding noise.
-    """
-    largest, is_row = 0.0, False
-    for j in range(x.size):
-        largest = max(largest, abs(x[j]))
-        is_row |= abs(x[j]) > noise * abs(center[j])
-    if not is_row:
-        return 0.0, 0.0
-    square = 0.0
-    for j in range(x.size):
-        x[j] /= largest
-        square += x[j] * x[j]
-    return math.sqrt(square) * largest, 1 / math.sqrt(square)
-
-
-@_compiled
 def _centred_products(gram, rows, centers, floor, block, lengths, scale):
-    """Centre on the mean of `centers`, as `_centred_rows`; False where rounding would show.
+    """Centre a task's products on the mean of its rows `centers`; False where rounding would show.
 
-    Rows are ascending, so that only the lower triangle of the Gram matrix is read.
+    Rows are ascending, so only the lower triangle of the Gram matrix is read. Also fills in the
+    rows' lengths and one over these.
     """
     n_rows, n_center = rows.size, centers.size
     for i in range(n_rows):
@@ -113,10 +61,10 @@ def _centred_products(gram, rows, centers, floor, block, lengths, scale):
 
 
 @_compiled
-def _weighted_sums(block, weights, n_used, sums):
-    """``sums = weights @ block`` over the first `n_used` rows, by four rows and five classes."""
+def _weighted_sums(block, weights, sums):
+    """``sums = weights @ block``, by four rows and five classes."""
     n_classes, width = sums.shape
-    whole, fives = n_used - n_used % 4, n_classes - n_classes % 5
+    whole, fives = width - width % 4, n_classes - n_classes % 5
     sums[:] = 0
     for first in range(0, width, _TILE):
         last = min(first + _TILE, width)
@@ -147,7 +95,7 @@ def _weighted_sums(block, weights, n_used, sums):
                 w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
                 for j in range(p.size):
                     p[j] += w0 * a[j] + w1 * b[j] + w2 * c[j] + w3 * d[j]
-        for i in range(whole, n_used):
+        for i in range(whole, width):
             a = block[i, first:last]
             for k in range(n_classes):
                 w0, p = weights[k, i], sums[k, first:last]
@@ -156,68 +104,19 @@ def _weighted_sums(block, weights, n_used, sums):
 
 
 @_compiled
-def _products(block, sums, products):
-    """``products = sums @ block.T``, by two rows and five classes."""
-    n_classes, n_rows = products.shape
-    fives = n_classes - n_classes % 5
-    zero = block.dtype.type(0)
-    products[:] = 0
-    for first in range(0, block.shape[1], _TILE):
-        last = min(first + _TILE, block.shape[1])
-        for k in range(0, fives, 5):
-            p, q, r = sums[k, first:last], sums[k + 1, first:last], sums[k + 2, first:last]
-            s, t = sums[k + 3, first:last], sums[k + 4, first:last]
-            for i in range(0, n_rows, 2):
-                # An odd last row is its own partner.
-                x, y = block[i, first:last], block[min(i + 1, n_rows - 1), first:last]
-                a, b, c, d, e = zero, zero, zero, zero, zero
-                f, g, h, m, n = zero, zero, zero, zero, zero
-                for j in range(p.size):
-                    a += x[j] * p[j]
-                    b += x[j] * q[j]
-                    c += x[j] * r[j]
-                    d += x[j] * s[j]
-                    e += x[j] * t[j]
-                    f += y[j] * p[j]
-                    g += y[j] * q[j]
-                    h += y[j] * r[j]
-                    m += y[j] * s[j]
-                    n += y[j] * t[j]
-                for at, value in enumerate((a, b, c, d, e)):
-                    products[k + at, i] += value
-                if i + 1 < n_rows:
-                    for at, value in enumerate((f, g, h, m, n)):
-                        products[k + at, i + 1] += value
-        for k in range(fives, n_classes):
-            p = sums[k, first:last]
-            for i in range(n_rows):
-                x = block[i, first:last]
-                a = zero
-                for j in range(p.size):
-                    a += x[j] * p[j]
-                products[k, i] += a
-
-
-@_compiled
-def _log_likelihood(block, is_gram, weights, n_used, scale, cosine, squares, scaled, sums, log_p):
+def _log_likelihood(block, weights, scale, cosine, squares, scaled, log_p):
     """`log_p` (K, R) under the prototypes of `weights`; the smallest relative norm of these."""
     n_classes, n_rows = log_p.shape
     smallest = np.inf
     for k in range(n_classes):
-        for i in range(n_used):
+        for i in range(n_rows):
             scaled[k, i] = weights[k, i] * scale[i]
-    if is_gram:
-        _weighted_sums(block, scaled, n_used, log_p)
-    else:
-        _weighted_sums(block, scaled, n_used, sums)
-        _products(block, sums, log_p)
+    _weighted_sums(block, scaled, log_p)
     for k in range(n_classes):
         weight, square = 0.0, 0.0
-        for i in range(n_used):
+        for i in range(n_rows):
             weight += weights[k, i]
-            square += scaled[k, i] * log_p[k, i] if is_gram else 0
-        for j in range(0 if is_gram else sums.shape[1]):
-            square += sums[k, j] * sums[k, j]
+            square += scaled[k, i] * log_p[k, i]
         norm = math.sqrt(max(square, 0.0))
         smallest = min(smallest, norm / weight if weight > 0 else 0.0)
         if cosine:
@@ -289,18 +188,17 @@ def _read(log_p, query, logit_xi, codes, scores):
 
 @_compiled
 def solve_range(
-    pool, is_gram, rows, place, labels, n_classes, n_center, noise, floors, normalize, cosine,
-    inlierness, lambdas, steps, first, last, codes, scores, sound,
+    gram, rows, place, labels, n_classes, n_center, floors, normalize, cosine, inlierness, lambdas,
+    steps, first, last, codes, scores, sound,
 ):  # fmt: skip
     """Solve tasks `first` to `last` into `codes` and `scores` (steps, settings, tasks, queries).
 
-    `pool` holds rows, or the lower triangle of their Gram matrix; in that case rows are ascending,
-    and row i of a task, support first, is at `place` i. `sound` tells the tasks whose
-    centred rows and prototypes are longer than `floors`, relative to the rows as they were.
+    `gram` is the lower triangle of the pool's Gram matrix. Rows are ascending; row i of a task,
+    support first, is at `place` i. `sound` tells the tasks whose centred rows and prototypes are
+    longer than `floors`, relative to the rows as they were.
     """
-    n_rows, n_support, dtype = rows.shape[1], labels.shape[1], pool.dtype
-    block = np.empty((n_rows, n_rows if is_gram else pool.shape[1]), dtype)
-    sums = np.empty((n_classes, pool.shape[1]), dtype)
+    n_rows, n_support, dtype = rows.shape[1], labels.shape[1], gram.dtype
+    block = np.empty((n_rows, n_rows), dtype)
     # One by one: parts of a larger array would not count as contiguous, at half the speed.
     start = np.empty((n_classes, n_rows), dtype)
     log_p = np.empty((n_classes, n_rows), dtype)
@@ -311,19 +209,11 @@ def solve_range(
     lengths = np.empty(n_rows, dtype)
     scale = np.empty(n_rows, dtype)
     squares = np.empty(n_rows, dtype)
-    unit = normalize or cosine
-    n_used = n_rows if is_gram else n_support  # by the first prototypes
     for task in range(first, last):
-        sound[task] = True
-        places = place[task % len(place)]
-        if is_gram:
-            sound[task] = _centred_products(
-                pool, rows[task], places[:n_center], floors[0], block, lengths, scale
-            )
-        else:
-            _centred_rows(pool, rows[task], n_center, unit, noise, block, lengths, scale)
-        if not unit:
-            scale[:] = 1
+        places = place[task]
+        sound[task] = _centred_products(
+            gram, rows[task], places[:n_center], floors[0], block, lengths, scale
+        )
         support, query = places[:n_support], places[n_support:]
         weights[:] = 0
         for i in range(n_rows):
@@ -331,10 +221,8 @@ def solve_range(
         for i, at in enumerate(support):
             if labels[task, i] >= 0:
                 # Unnormalised, only the first prototypes know the rows' lengths.
-                weights[labels[task, i], at] = 1 if normalize or not cosine else lengths[at]
-        shortest = _log_likelihood(
-            block, is_gram, weights, n_used, scale, cosine, squares, scaled, sums, start
-        )
+                weights[labels[task, i], at] = 1 if normalize else lengths[at]
+        shortest = _log_likelihood(block, weights, scale, cosine, squares, scaled, start)
         for i, at in enumerate(support):
             if labels[task, i] >= 0:
                 weights[labels[task, i], at] = 1
@@ -351,9 +239,7 @@ def solve_range(
                     done = 1
                     if steps[-1] == 0:
                         break
-                length = _log_likelihood(
-                    block, is_gram, weights, n_rows, scale, cosine, squares, scaled, sums, log_p
-                )
+                length = _log_likelihood(block, weights, scale, cosine, squares, scaled, log_p)
                 shortest = min(shortest, length)
                 if steps[done] == step + 1:
                     at = done, setting, task

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import center_rows, one_hot, unit_rows
-from .oslo import OSLOModel
+from .geometry import noise_of, one_hot, plain_norms, unit_rows
+from .oslo import OSLOModel, step
 
-_CHUNK_FLOATS = {"cpu": 2**21}  # blocks of as many tasks as a cache holds; elsewhere more
+_CHUNK_FLOATS = {"cpu": 2**20}  # blocks of as many tasks as a cache holds; elsewhere more
 
 
 class TaskAnswers(NamedTuple):
@@ -73,13 +73,16 @@ def solve_batched(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAn
 
 
 def _unit_rows(problem: Problem, pool: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rows = pool[problem.rows]
-    center = rows[:, : problem.n_center].mean(1) if problem.n_center else None
-    rows, noise = center_rows(rows, center)
-    lengths = torch.linalg.vector_norm(rows, dim=-1)
+    rows = pool[problem.rows]  # a copy, so that what follows may work in place
+    noise = 0.0
+    if problem.n_center:
+        center = rows[:, : problem.n_center].mean(1, keepdim=True)
+        rows.sub_(center)
+        noise = noise_of(center) if problem.normalize else 0.0
+    lengths, is_plain = plain_norms(rows, noise)
     if problem.cosine or problem.normalize:
-        rows = unit_rows(rows, noise if problem.normalize else 0.0)
-    return rows, lengths, torch.ones_like(lengths[:, 0], dtype=torch.bool)
+        rows = rows.div_(lengths) if bool(is_plain.all()) else unit_rows(rows, noise)
+    return rows, lengths[..., 0], is_plain.new_ones(len(rows))
 
 
 def _cosines(problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,43 +101,48 @@ def _cosines(problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _iterate(problem: Problem, block: Tensor, lengths: Tensor, is_gram: bool):
     """Codes and scores (steps, settings, tasks, queries); the tasks' shortest prototypes."""
-    n_support, n_settings = problem.labels.shape[1], len(problem.lambdas)
-    lambda_z, lambda_xi = problem.lambdas.T[:, :, None]
-    membership = one_hot(problem.labels, problem.n_classes, block.dtype).mT[:, None]
-    squares = block.diagonal(dim1=1, dim2=2) if is_gram else block.square().sum(-1)
+    n_support, n_classes = problem.labels.shape[1], problem.n_classes
+    lambda_z, lambda_xi = problem.lambdas.T
+    model = problem.model._replace(lambda_z=lambda_z[:, None], lambda_xi=lambda_xi)
+    membership = one_hot(problem.labels, n_classes, block.dtype)[:, :, None]
+    squares = None
+    if not problem.cosine:
+        squares = block.diagonal(dim1=1, dim2=2) if is_gram else block.square().sum(-1)
     shortest = []
 
-    def log_likelihood(weights):
-        flat = weights.flatten(1, 2)
-        sums = flat @ block[:, : flat.shape[-1]]
-        products = sums if is_gram else sums @ block.mT
+    def log_likelihood(weights: Tensor) -> Tensor:
+        """``(tasks, queries, settings, K)`` under prototypes that are sums of the first rows."""
+        flat, n_used = weights.flatten(2), weights.shape[1]
         if is_gram:
-            square = (flat * products[..., : flat.shape[-1]]).sum(-1).clamp_min(0)
+            products = block[:, :, :n_used] @ flat
+            square = (flat * products[:, :n_used]).sum(1).clamp_min(0)
         else:
-            square = sums.square().sum(-1)
-        norm, weight = square.sqrt(), flat.sum(-1)
+            sums = flat.mT @ block[:, :n_used]
+            products, square = block @ sums.mT, sums.square().sum(-1)
+        norm, weight = square.sqrt(), flat.sum(1)
         shortest.append((norm / weight).amin(-1))
+        products = products[:, n_support:]
         if problem.cosine:
-            log_p = products / torch.where(norm > 1e-6 * weight, norm, torch.inf)[..., None]
+            log_p = products / torch.where(norm > 1e-6 * weight, norm, torch.inf)[:, None]
         else:
-            of_prototypes = (square / weight**2)[..., None]
-            log_p = products / weight[..., None] - (squares[:, None] + of_prototypes) / 2
-        return log_p[..., n_support:].unflatten(1, weights.shape[1:3])
+            of_prototypes = (square / weight**2)[:, None]
+            log_p = products / weight[:, None] - (squares[:, n_support:, None] + of_prototypes) / 2
+        return log_p.unflatten(2, weights.shape[2:])
 
     found = []
-    by_length = lengths[:, None, None, :n_support]
-    log_p = log_likelihood(membership * by_length if problem.starts_with_lengths else membership)
-    log_p = log_p.expand(-1, n_settings, -1, -1)
-    z = torch.full_like(log_p, 1 / problem.n_classes)
-    for step in range(1, max(problem.steps[-1], 1) + 1):
-        logit_xi = (z * log_p).sum(2) / lambda_xi
-        if step == 1 and problem.steps[0] == 0:
-            found.append((log_p.argmax(2), -logit_xi))
-        xi = torch.sigmoid(logit_xi) if problem.model.inlierness else torch.ones_like(logit_xi)
-        z = torch.softmax(xi[:, :, None] * log_p / lambda_z[..., None], 2)
-        weights = torch.cat([membership.expand(-1, n_settings, -1, -1), z * xi[:, :, None]], -1)
-        log_p = log_likelihood(weights)
-        if step in problem.steps:
-            found.append((log_p.argmax(2), -logit_xi))
-    codes, scores = (torch.stack(parts).transpose(1, 2) for parts in zip(*found, strict=True))
+    start = membership
+    if problem.starts_with_lengths:
+        start = membership * lengths[:, :n_support, None, None]
+    membership = membership.expand(-1, -1, len(problem.lambdas), -1)
+    log_p = log_likelihood(start).expand(-1, -1, len(problem.lambdas), -1)
+    z = torch.full_like(log_p, 1 / n_classes)
+    for i in range(max(problem.steps[-1], 1)):
+        after = step(model, log_p, z)
+        if i == 0 and problem.steps[0] == 0:
+            found.append((log_p.argmax(-1), -after.logit_xi))
+        z = after.z
+        log_p = log_likelihood(torch.cat([membership, after.weights], 1))
+        if i + 1 in problem.steps:
+            found.append((log_p.argmax(-1), -after.logit_xi))
+    codes, scores = (torch.stack(parts).movedim(3, 1) for parts in zip(*found, strict=True))
     return codes, scores, torch.stack(shortest).amin(0)

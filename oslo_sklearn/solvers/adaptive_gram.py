@@ -9,25 +9,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from . import adaptive
 from ._oslo_torch import floors
 from .adaptive import AdaptiveModel
 from .pool_gram import (
+    TaskPool,
     ascending,
     compiles,
-    gram_fits,
     index_tasks,
     one_blas_thread,
     share_out_tasks,
-    task_gram,
-    used_rows,
 )
 
 _WORTH_COMPILING = 64  # tasks; importing numba alone takes as long as torch for these
-_SAVED = 12  # products of a task's rows that torch takes the time of, above the compiled loop
+_SAVED = 12  # torch's extra cost per task, in N x N products
 
 
 class IndexedAnswers(NamedTuple):
@@ -38,24 +35,23 @@ class IndexedAnswers(NamedTuple):
     sound: np.ndarray  # (T,): where False, rounding may show, and nothing was solved
 
 
-def pays_by_index(shape: tuple, dtype: torch.dtype, n_tasks: int, n_rows: int) -> bool:
-    """Whether to solve so many tasks of so many rows out of the Gram matrix of such a pool.
+def pays_by_index(pool: TaskPool, n_rows: int) -> bool:
+    """Whether to solve tasks of so many rows out of the Gram matrix of their pool.
 
     Of tasks with more rows than features torch needs less, and loses fewer digits.
     """
-    n_pool, n_features = shape
     return (
-        n_tasks >= _WORTH_COMPILING
-        and n_rows <= n_features
-        and n_pool**2 < _SAVED * n_tasks * n_rows**2
-        and gram_fits(n_pool, dtype)
+        pool.n_tasks >= _WORTH_COMPILING
+        and n_rows <= pool.rows.shape[1]
+        and len(pool.used) ** 2 < _SAVED * pool.n_pairs
+        and pool.gram_fits()
         and compiles("_adaptive_numba")
     )
 
 
 def solve_adaptive_tasks(
     model: AdaptiveModel,
-    pool: Tensor,
+    pool: Tensor | TaskPool,
     support_idx: np.ndarray,
     labels: np.ndarray,
     query_idx: np.ndarray,
@@ -76,9 +72,8 @@ def solve_adaptive_tasks(
         pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
     n_tasks, n_query = query_idx.shape
-    used = used_rows(pool, rows)
-    gram, rows = task_gram(pool, rows, used, shift=n_center > 0, whole=False)
-    ordered, place = ascending(rows.numpy())
+    gram = pool.gram(shift=n_center > 0, whole=False)
+    ordered, place = ascending(pool.places(rows).numpy())
     answers = IndexedAnswers(
         np.zeros((n_tasks, n_query), np.int64),
         np.zeros((n_tasks, n_query), gram.numpy().dtype),

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .geometry import squared_distances
+
 # Entries of the largest intermediate tensor of a SnaTCHer score (64 MB in single precision).
 _MOST_ENTRIES = 2**24
 # Training starts where logits are this many times the cosines of centred rows.
@@ -49,13 +51,11 @@ def adapt_prototypes(
     return _layer_norm(prototypes + update + weights.out_bias, weights)
 
 
-def squared_distances(rows: Tensor, prototypes: Tensor) -> Tensor:
+def distances_to_prototypes(rows: Tensor, prototypes: Tensor) -> Tensor:
     """Squared Euclidean distances, ``(B, n, K)``."""
     # Products of what lies far from the origin lose the digits that tell rows apart.
     middle = prototypes.mean(-2, keepdim=True)
-    rows, prototypes = rows - middle, prototypes - middle
-    squares = rows.square().sum(-1)[..., None] + prototypes.square().sum(-1)[..., None, :]
-    return (squares - 2 * rows @ prototypes.mT).clamp_min(0)
+    return squared_distances(rows - middle, prototypes - middle).clamp_min(0)
 
 
 def replacement_change(

@@ -5,6 +5,7 @@ All functions take a leading batch axis of tasks: rows are ``(B, n, d)``, protot
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -25,12 +26,26 @@ class Task(NamedTuple):
     n_classes: int
 
 
+def mean_row(parts: list[Tensor]) -> Tensor:
+    """Mean ``(B, d)`` over the rows of all parts ``(B, n, d)``."""
+    n_rows = sum(part.shape[1] for part in parts)
+    mean = sum(part.sum(1) for part in parts) / n_rows
+    if not math.isfinite(float(mean.sum())):  # the sum of huge rows overflows
+        mean = sum((part / n_rows).sum(1) for part in parts)
+    return mean
+
+
 def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | float]:
     """Subtract ``center``; also return what is no more than rounding noise in each feature."""
     if center is None:
         return x, 0.0
     center = center[..., None, :]
-    return x - center, 16 * torch.finfo(x.dtype).eps * center.abs()
+    return x - center, noise_of(center)
+
+
+def noise_of(center: Tensor) -> Tensor:
+    """What is no more than rounding noise in rows from which this centre was subtracted."""
+    return 16 * torch.finfo(center.dtype).eps * center.abs()
 
 
 def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
@@ -66,6 +81,21 @@ def prepare_rows(x: Tensor, center: Tensor | None, normalize: bool) -> Tensor:
     """Centre rows and put them on the unit sphere."""
     x, noise = center_rows(x, center)
     return unit_rows(x, noise) if normalize else x
+
+
+def euclidean_distances(rows: Tensor, points: Tensor) -> Tensor:
+    """Euclidean distances ``(B, n, m)``, from differences.
+
+    Expanding the square would lose half the digits of a small distance, and rows that repeat a
+    point would not be at distance 0.
+    """
+    return torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def squared_distances(rows: Tensor, points: Tensor) -> Tensor:
+    """``(B, n, m)``, out of products: fast, and precise for what lies near the origin."""
+    squares = rows.square().sum(-1)[..., None] + points.square().sum(-1)[..., None, :]
+    return squares - 2 * product(rows, points.mT)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .geometry import euclidean_distances
+
 # Entries of a block of pairwise distances.
 _BLOCK = 2**24
 # Two rows nearer than this, relative to their length, are one and the same.
@@ -33,11 +35,6 @@ class LaplacianSolution(NamedTuple):
     energy: Tensor  # (B, T), after each step
     n_iter: Tensor  # (B,)
     converged: Tensor  # (B,)
-
-
-def unary_costs(rows: Tensor, prototypes: Tensor) -> Tensor:
-    """Squared distances ``(B, n, K)``, from differences: products lose the digits of small ones."""
-    return torch.cdist(rows, prototypes, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def nearest_rows(rows: Tensor, among: Tensor, n_neighbors: int, drop_self: bool) -> Tensor:
@@ -79,7 +76,7 @@ def solve_laplacian(
     """
     n_neighbors = min(n_neighbors, query.shape[1] - 1)
     neighbors = nearest_rows(query, query, n_neighbors, drop_self=True)
-    unary = unary_costs(query, prototypes)
+    unary = euclidean_distances(query, prototypes).square()
     log_y = torch.log_softmax(-unary, -1)
     y = log_y.exp()
     y_before = torch.zeros_like(y)
@@ -137,7 +134,7 @@ def replay_laplacian(
     length = torch.linalg.vector_norm(_pick(query, first), dim=-1)
     is_stored = distances.amin(-1) <= _SAME_ROW * length
     pairwise = weight * _sum_over(nearest[..., :n_neighbors], y_before)
-    fresh = torch.log_softmax(pairwise - unary_costs(rows, prototypes), -1)
+    fresh = torch.log_softmax(pairwise - euclidean_distances(rows, prototypes).square(), -1)
     return torch.where(is_stored[..., None], _pick(log_y, first), fresh)
 
 

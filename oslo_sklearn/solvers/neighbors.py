@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from .geometry import euclidean_distances
 
 
 def mean_neighbor_distance(rows: Tensor, reference: Tensor, n_neighbors: int) -> Tensor:
@@ -20,9 +21,7 @@ def mean_neighbor_distance(rows: Tensor, reference: Tensor, n_neighbors: int) ->
     -------
     Tensor of shape (B, n)
     """
-    # Expanding the square would lose half the digits of a small distance, and rows that repeat
-    # the reference would not be at distance 0.
-    distances = torch.cdist(rows, reference, compute_mode="donot_use_mm_for_euclid_dist")
+    found = euclidean_distances(rows, reference)
     if n_neighbors < reference.shape[-2]:
-        distances = distances.topk(n_neighbors, dim=-1, largest=False, sorted=False).values
-    return distances.mean(-1)
+        found = found.topk(n_neighbors, dim=-1, largest=False, sorted=False).values
+    return found.mean(-1)

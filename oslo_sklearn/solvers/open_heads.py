@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .adam import minimize
-from .geometry import Task
+from .geometry import Task, squared_distances
 from .prototype_descent import class_targets
 
 # Length of the reciprocal points at their start, where rows have unit length.
@@ -146,7 +146,4 @@ class ReciprocalLoss:
 
 def point_distances(rows: Tensor, points: Tensor) -> Tensor:
     """Squared distances of rows ``(B, n, d)`` to each class's points, ``(B, K, M, n)``."""
-    products = points.flatten(-3, -2) @ rows.mT
-    products = products.unflatten(-2, points.shape[-3:-1])
-    squares = rows.square().sum(-1)[..., None, None, :] + points.square().sum(-1)[..., None]
-    return squares - 2 * products
+    return squared_distances(points.flatten(-3, -2), rows).unflatten(-2, points.shape[-3:-1])

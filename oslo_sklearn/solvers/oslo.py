@@ -19,41 +19,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import one_hot, product, unit_prototypes
+from .geometry import one_hot, product, squared_distances, unit_prototypes
 
 
 class OSLOModel(NamedTuple):
     """What the updates depend on besides the rows."""
 
-    lambda_z: float | Tensor  # a tensor of shape (B, 1) gives each task its own value
-    lambda_xi: float | Tensor
+    lambda_z: float  # a tensor that broadcasts over (..., n, K) solves many settings at once
+    lambda_xi: float  # likewise over (..., n)
     likelihood: str  # "cosine" or "gaussian"
     inlierness: bool
 
     def log_p(self, rows: Tensor, prototypes: Tensor) -> Tensor:
         """Log-likelihood ``(B, n, K)``; with the cosine, rows are of unit norm or zero."""
-        products = product(rows, prototypes.mT)
         if self.likelihood == "cosine":
-            return products
-        squares = rows.square().sum(-1)[..., None] + prototypes.square().sum(-1)[..., None, :]
-        return products - squares / 2
+            return product(rows, prototypes.mT)
+        return squared_distances(rows, prototypes) / -2
 
     def on_model(self, weighted_sum: Tensor, weights: Tensor) -> Tensor:
         """The prototypes that maximise the likelihood of rows summed up with their weights."""
         if self.likelihood == "cosine":
             return unit_prototypes(weighted_sum, weights)
         return weighted_sum / weights[..., None].clamp_min(torch.finfo(weights.dtype).tiny)
-
-    def inlierness_update(self, log_p: Tensor, z: Tensor) -> Tensor:
-        """``logit(xi)``, which keeps the digits that ``xi`` rounds away."""
-        return (z * log_p).sum(-1) / self.lambda_xi
-
-    def assignment_update(self, log_p: Tensor, xi: Tensor) -> Tensor:
-        """``log(z)``."""
-        scale = self.lambda_z[..., None] if isinstance(self.lambda_z, Tensor) else self.lambda_z
-        if self.inlierness:
-            log_p = xi[..., None] * log_p
-        return torch.log_softmax(log_p / scale, -1)
 
     def support_objective(
         self, prototypes: Tensor, sums: Tensor, weights: Tensor, squares: Tensor | None
@@ -65,21 +52,47 @@ class OSLOModel(NamedTuple):
         of_prototypes = (weights * prototypes.square().sum(-1)).sum(-1)
         return products - (of_prototypes + squares) / 2
 
-    def entropies(self, z: Tensor, log_z: Tensor, logit_xi: Tensor) -> Tensor:
-        """Each row's weighted entropies ``(..., n)``; they neither over- nor underflow."""
-        entropy_z = -(z * log_z).sum(-1)
-        if not self.inlierness:
-            return self.lambda_z * entropy_z
-        magnitude = logit_xi.abs()
-        entropy_xi = F.softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
-        return self.lambda_xi * entropy_xi + self.lambda_z * entropy_z
+    def fit(self, expected: Tensor, xi: Tensor) -> Tensor:
+        """Each row's log-likelihood ``(..., n)``, out of its mean over the row's classes."""
+        return xi * expected if self.inlierness else expected
 
-    def query_objective(
-        self, log_p: Tensor, z: Tensor, log_z: Tensor, xi: Tensor, logit_xi: Tensor
-    ) -> Tensor:
-        """Each row's share of the objective ``(B, n)``."""
-        fit = (z * log_p).sum(-1)
-        return (xi * fit if self.inlierness else fit) + self.entropies(z, log_z, logit_xi)
+
+class Step(NamedTuple):
+    """Inlierness and assignments of rows after a step."""
+
+    logit_xi: Tensor  # (..., n); keeps the digits that xi rounds away
+    xi: Tensor  # (..., n)
+    log_z: Tensor  # (..., n, K)
+    z: Tensor  # (..., n, K)
+    weights: Tensor  # (..., n, K), with which rows enter the prototypes
+
+    def entropies(self, model: OSLOModel) -> Tensor:
+        """Each row's weighted entropies ``(..., n)``; they neither over- nor underflow."""
+        entropy_z = -(self.z * self.log_z).sum(-1)
+        if not model.inlierness:
+            return model.lambda_z * entropy_z
+        magnitude = self.logit_xi.abs()
+        entropy_xi = F.softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
+        return model.lambda_xi * entropy_xi + model.lambda_z * entropy_z
+
+
+def expected_log_p(log_p: Tensor, z: Tensor) -> Tensor:
+    """Mean of ``log_p`` over each row's classes ``(..., n)``."""
+    return (z * log_p).sum(-1)
+
+
+def step(model: OSLOModel, log_p: Tensor, z: Tensor) -> Step:
+    """One step of OSLO, up to the sum over rows that makes the prototypes.
+
+    ``log_p`` and ``z`` are ``(..., n, K)``. How prototypes become ``log_p``, and how weighted rows
+    are summed up, is all that batches, tiles, blocks and index sets differ in.
+    """
+    logit_xi = expected_log_p(log_p, z) / model.lambda_xi
+    xi = torch.sigmoid(logit_xi)
+    weighted = xi[..., None] * log_p if model.inlierness else log_p
+    log_z = torch.log_softmax(weighted / model.lambda_z, -1)
+    z = log_z.exp()
+    return Step(logit_xi, xi, log_z, z, xi[..., None] * z if model.inlierness else z)
 
 
 class OSLOSolution(NamedTuple):
@@ -104,7 +117,6 @@ def solve_oslo(
     max_iter: int,
     tol: float = 0.0,
     start: Tensor | None = None,
-    query_mask: Tensor | None = None,
 ) -> OSLOSolution:
     """Solve a batch of tasks.
 
@@ -123,44 +135,31 @@ def solve_oslo(
     start : Tensor of shape (B, K, d), optional
         Where the prototypes start (of unit norm, or zero, with the cosine likelihood); by default
         at those of the support.
-    query_mask : bool Tensor of shape (B, n), optional
-        False marks padding.
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = product(membership.mT, support), membership.sum(-2)
     squares = None
     if model.likelihood == "gaussian":
         squares = (membership.sum(-1) * support.square().sum(-1)).sum(-1)
-    keep = None
-    if query_mask is not None:
-        keep = query_mask.to(query.dtype)
-        query = torch.where(query_mask[..., None], query, 0.0)
-
     prototypes = model.on_model(support_sum, support_weight) if start is None else start
     log_p = model.log_p(query, prototypes)
     z = torch.full_like(log_p, 1 / n_classes)
-    logit_xi = model.inlierness_update(log_p, z)
+    logit_xi = expected_log_p(log_p, z) / model.lambda_xi
     path, objectives = [prototypes], []
     active = torch.ones(query.shape[0], dtype=torch.bool, device=query.device)
     n_iter = torch.zeros_like(active, dtype=torch.int64)
 
-    for step in range(max_iter):
+    for i in range(max_iter):
         before = (z, logit_xi, log_p, path[-1])
-        if step:
-            logit_xi = model.inlierness_update(log_p, z)
-        xi = torch.sigmoid(logit_xi)
-        log_z = model.assignment_update(log_p, xi)
-        z = log_z.exp()
-        weight = z * xi[..., None] if model.inlierness else z
-        if keep is not None:
-            weight = weight * keep[..., None]
+        found = step(model, log_p, z)
+        z, logit_xi = found.z, found.logit_xi
         prototypes = model.on_model(
-            support_sum + product(weight.mT, query), support_weight + weight.sum(-2)
+            support_sum + product(found.weights.mT, query), support_weight + found.weights.sum(-2)
         )
         log_p = model.log_p(query, prototypes)
-        of_rows = model.query_objective(log_p, z, log_z, xi, logit_xi)
+        of_rows = model.fit(expected_log_p(log_p, z), found.xi) + found.entropies(model)
         objective = model.support_objective(prototypes, support_sum, support_weight, squares)
-        objective = objective + (of_rows if keep is None else of_rows * keep).sum(-1)
+        objective = objective + of_rows.sum(-1)
         if tol > 0:
             n_iter += active
             after = (z, logit_xi, log_p, prototypes)
@@ -168,7 +167,7 @@ def solve_oslo(
                 torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
                 for new, old in zip(after, before, strict=True)
             )
-            if step:
+            if i:
                 objective = torch.where(active, objective, objectives[-1])
                 change = (objective - objectives[-1]).abs()
                 active = active & (change > tol * objectives[-1].abs())
@@ -186,8 +185,8 @@ def replay_oslo(model: OSLOModel, path: Tensor, query: Tensor) -> tuple[Tensor, 
     n_states, n_classes = path.shape[1:3]
     log_p = model.log_p(query, path.flatten(1, 2)).unflatten(-1, (n_states, n_classes))
     z = torch.full_like(log_p[..., 0, :], 1 / n_classes)
-    logit_xi = model.inlierness_update(log_p[..., 0, :], z)
-    for step in range(n_states - 1):
-        logit_xi = model.inlierness_update(log_p[..., step, :], z)
-        z = model.assignment_update(log_p[..., step, :], torch.sigmoid(logit_xi)).exp()
+    logit_xi = expected_log_p(log_p[..., 0, :], z) / model.lambda_xi
+    for i in range(n_states - 1):
+        found = step(model, log_p[..., i, :], z)
+        z, logit_xi = found.z, found.logit_xi
     return log_p[..., -1, :], z, logit_xi

@@ -9,7 +9,7 @@ and weights :math:`w_k` all that a step needs is :math:`C w_k`:
 
 where :math:`G` is the Gram matrix of the pool, computed once, and the means are over the rows that
 a task is centred on. A step costs :math:`n^2 K` instead of :math:`2 n d K`. Where that does not
-pay, or where float rounding would show, the same loop runs on the rows themselves.
+pay, or where float rounding would show, the same step runs on the rows themselves.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from torch import Tensor
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
 from .oslo import OSLOModel
 from .pool_gram import (
+    TaskPool,
     as_tensor,
     ascending,
     compiles,
-    gram_fits,
     index_tasks,
     share_out_tasks,
-    task_gram,
-    used_rows,
 )
 
-_WORTH_COMPILING = 500  # tasks x settings; importing numba alone takes as long as torch for these
-_GATHER_COST = 80  # of a Gram entry, in multiply-adds of a task: most come from memory
+# Measured nanoseconds of one core. Of a multiply-add of the Gram matrix, of an entry that a task
+# gathers, and of a product with such an entry.
+_MATRIX_COST = 0.011
+_GATHER_COST = {"numba": 2.7, "torch": 17.0, "rows": 3.4}
+_PRODUCT_COST = {"numba": 0.06, "torch": 0.16, "rows": 0.07}
+_WORTH_IMPORTING = 0.25e9  # what compiled code must save; importing numba takes twice that, once
+_WORTH_COMPILING = 8e9
 
 
 def solve_oslo_tasks(
     model: OSLOModel,
-    X: np.ndarray | Tensor,
+    X: np.ndarray | Tensor | TaskPool,
     support_idx: np.ndarray | Tensor,
     labels: np.ndarray | Tensor,
     query_idx: np.ndarray | Tensor,
@@ -55,8 +58,9 @@ def solve_oslo_tasks(
     Parameters
     ----------
     model : OSLOModel
-    X : ndarray or Tensor of shape (N, d)
-        The pool, finite. A read-only array is copied, a tensor never.
+    X : ndarray or Tensor of shape (N, d), or TaskPool
+        The pool, finite. A read-only array is copied, a tensor never. A TaskPool keeps its Gram
+        matrix for further calls.
     support_idx, query_idx : int array of shape (T, s) and (T, n)
         Rows of each task.
     labels : int array of shape (T, s)
@@ -70,7 +74,9 @@ def solve_oslo_tasks(
     normalize : bool
         As OSLO's parameters.
     engine : {"auto", "numba", "torch"}
-        "auto" compiles on the CPU if numba is installed and there are many tasks.
+        How tasks are solved out of the Gram matrix. "auto" takes compiled code on the CPU if numba
+        is installed and enough time is saved: little if the code is on disk already, more than
+        compiling takes if it is not. Rows are always torch's.
     form : {"auto", "gram", "direct"}
         "auto" takes the cheaper. Under "gram", tasks that rounding would show in (rows close
         together but far from the pool's mean, prototypes that all but cancel out) are still
@@ -81,13 +87,13 @@ def solve_oslo_tasks(
     -------
     answers : TaskAnswers
         ``codes`` and ``outlierness`` of shape ``(len(max_iters), M, T, n)``; arrays for an array,
-        tensors for a tensor.
+        tensors otherwise.
     """
     steps = tuple(int(step) for step in max_iters)
     if not steps or list(steps) != sorted(set(steps)) or steps[0] < 0:
         raise ValueError(f"max_iters must be ascending and not negative; got {max_iters!r}.")
-    pool = as_tensor(X)
-    if pool.dtype not in (torch.float32, torch.float64):
+    pool = X if isinstance(X, TaskPool) else as_tensor(X)
+    if isinstance(pool, Tensor) and pool.dtype not in (torch.float32, torch.float64):
         pool = pool.to(torch.float32 if pool.dtype == torch.float16 else torch.float64)
     if lambdas is None:
         lambdas = [(model.lambda_z, model.lambda_xi)]
@@ -95,75 +101,78 @@ def solve_oslo_tasks(
         pool, support_idx, labels, query_idx, n_classes, center, normalize
     )
     if center is None and not normalize and model.likelihood == "gaussian":
-        pool = pool - pool.mean(0)  # distances stay, and what is squared gets small
-    problem = Problem(
-        model, labels, rows, n_classes, n_center, normalize, pool.new_tensor(lambdas), steps
-    )
+        # Distances stay, and what is squared gets small.
+        pool = pool.around(pool.rows.mean(0), normalize)
+    lambdas = pool.rows.new_tensor(lambdas)
+    problem = Problem(model, labels, rows, n_classes, n_center, normalize, lambdas, steps)
     with torch.no_grad():
-        answers = _solve(problem, pool, _choose_engine(engine, problem, pool), form)
-    return answers if isinstance(X, Tensor) else TaskAnswers(*(a.numpy() for a in answers))
+        answers = _solve(problem, pool, engine, form)
+    return TaskAnswers(*(a.numpy() for a in answers)) if isinstance(X, np.ndarray) else answers
 
 
-def _choose_engine(engine: str, problem: Problem, pool: Tensor) -> str:
-    if engine != "auto":
-        return engine
-    many = len(problem.rows) * len(problem.lambdas) >= _WORTH_COMPILING
-    if pool.device.type != "cpu" or not many:
-        return "torch"
-    return "numba" if compiles("_oslo_numba") else "torch"
-
-
-def _solve(problem: Problem, pool: Tensor, engine: str, form: str) -> TaskAnswers:
-    run = _solve_compiled if engine == "numba" else solve_batched
-    has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
-    used = used_rows(pool, problem.rows)
-    if (
-        not has_cosines
-        or form == "direct"
-        or (form == "auto" and not _gram_pays(problem, pool, used))
-    ):
-        return run(problem, pool, False)[0]
-    gram, rows = task_gram(
-        pool, problem.rows, used, shift=problem.n_center > 0, whole=engine == "torch"
-    )
-    answers, sound = run(problem._replace(rows=rows), gram, True)
+def _solve(problem: Problem, pool: TaskPool, engine: str, form: str) -> TaskAnswers:
+    way = _choose_way(problem, pool, engine, form)
+    if way == "rows":
+        return solve_batched(problem, pool.rows, False)[0]
+    gram = pool.gram(shift=problem.n_center > 0, whole=way == "torch")
+    in_gram = problem._replace(rows=pool.places(problem.rows))
+    if way == "numba":
+        answers, sound = _solve_compiled(in_gram, gram)
+    else:
+        answers, sound = solve_batched(in_gram, gram, True)
     if not sound.all():
         at = (~sound).nonzero()[:, 0]
         again = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
-        for whole, part in zip(answers, run(again, pool, False)[0], strict=True):
+        for whole, part in zip(answers, solve_batched(again, pool.rows, False)[0], strict=True):
             whole[:, :, at] = part
     return answers
 
 
-def _gram_pays(problem: Problem, pool: Tensor, used: Tensor) -> bool:
-    n_pool, n_features = len(used), pool.shape[1]
-    n_tasks, n_rows = problem.rows.shape
-    if not gram_fits(n_pool, pool.dtype):
-        return False
+def _choose_way(problem: Problem, pool: TaskPool, engine: str, form: str) -> str:
+    """ "rows", or the engine for the Gram matrix; the same for all batches of the pool's tasks."""
+    has_cosines = problem.normalize or (problem.cosine and problem.n_center > 0)
+    if not has_cosines or form == "direct" or (form == "auto" and not pool.gram_fits()):
+        return "rows"
+    costs = _costs(problem, pool)
+    if form == "gram":
+        del costs["rows"]
+    if engine == "auto":
+        compiled = costs.pop("numba")
+        saved = min(costs.values()) - compiled
+        on_cpu = pool.rows.device.type == "cpu"
+        if (
+            on_cpu
+            and saved > _WORTH_IMPORTING
+            and compiles("_oslo_numba", saved > _WORTH_COMPILING)
+        ):
+            return "numba"
+    else:
+        costs = {kind: cost for kind, cost in costs.items() if kind in (engine, "rows")}
+    return min(costs, key=costs.get)
+
+
+def _costs(problem: Problem, pool: TaskPool) -> dict[str, float]:
+    """Nanoseconds that all tasks of the pool take, by each way to solve them."""
+    n_pool, n_features = len(pool.used), pool.rows.shape[1]
     n_products = len(problem.lambdas) * max(problem.steps) * problem.n_classes
-    gram = n_pool**2 * n_features * 3 / 8  # half of it is made, a third faster than tasks run
-    gram += n_tasks * n_rows**2 * (_GATHER_COST + n_products)
-    direct = n_tasks * n_rows * n_features * (_GATHER_COST / 8 + 2 * n_products)
-    return gram < direct
+    each = {kind: _GATHER_COST[kind] + n_products * _PRODUCT_COST[kind] for kind in _GATHER_COST}
+    matrix = n_pool**2 * n_features * _MATRIX_COST
+    costs = {kind: matrix + pool.n_pairs * each[kind] for kind in ("numba", "torch")}
+    return costs | {"rows": pool.n_task_rows * n_features * each["rows"]}
 
 
-def _solve_compiled(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
+def _solve_compiled(problem: Problem, gram: Tensor) -> tuple[TaskAnswers, Tensor]:
     from ._oslo_numba import solve_range
 
-    answers = empty_answers(problem, pool)
+    answers = empty_answers(problem, gram)
     n_tasks = len(problem.rows)
     sound = torch.empty(n_tasks, dtype=torch.bool)
-    noise = 16 * torch.finfo(pool.dtype).eps if problem.normalize else 0.0
-    rows = np.ascontiguousarray(problem.rows.numpy())
-    place = np.arange(rows.shape[1])[None]
-    if is_gram:
-        rows, place = ascending(rows)
+    rows, place = ascending(problem.rows.numpy())
     shared = (
-        np.ascontiguousarray(pool.numpy()), is_gram, rows, place,
+        np.ascontiguousarray(gram.numpy()), rows, place,
         np.ascontiguousarray(problem.labels.numpy(), dtype=np.int64), problem.n_classes,
-        problem.n_center, pool.numpy().dtype.type(noise), np.array(floors(pool.dtype)),
-        bool(problem.normalize), problem.cosine, bool(problem.model.inlierness),
-        problem.lambdas.numpy(), np.array(problem.steps),
+        problem.n_center, np.array(floors(gram.dtype)), bool(problem.normalize), problem.cosine,
+        bool(problem.model.inlierness), problem.lambdas.numpy(), np.array(problem.steps),
     )  # fmt: skip
     results = answers.codes.numpy(), answers.outlierness.numpy(), sound.numpy()
     share_out_tasks(lambda *part: solve_range(*shared, *part, *results), n_tasks)

@@ -1,7 +1,7 @@
 """One task whose query is too large to be copied: the same updates, a tile of rows at a time.
 
 A step reads the query once and adds up, in double precision, what the prototypes need of it. Two
-ways to read it share the step of a tile and the loop:
+ways to read it share the loop:
 
 * `solve_oslo_tiled` has the query at hand and keeps z of every row, unless that is too much. Rows
   are centred in a tile that stays in the processor's cache, and not normalised: their lengths
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .geometry import center_rows, one_hot, plain_norms, unit_rows
-from .oslo import OSLOModel, replay_oslo
+from .oslo import OSLOModel, Step, expected_log_p, replay_oslo, step
 
 _TILE_ENTRIES = 2**21
 _MOST_ROWS = 2**12  # in a tile: sums over more than that lose digits in single precision
@@ -55,54 +55,44 @@ class StepSums(NamedTuple):
         rows, weights, scalars = packed.split([len(packed) - n_classes - 3, n_classes, 3])
         return cls(rows.reshape(n_classes, -1), weights, *scalars)
 
+    def add(
+        self,
+        model: OSLOModel,
+        found: Step,
+        rows: Tensor,
+        inverse: Tensor | None = None,
+        logit_before: Tensor | None = None,
+    ) -> None:
+        """Add a step of rows ``(n, d)``.
 
-def step_tile(
-    model: OSLOModel,
-    tile: Tensor,
-    inverse: Tensor | None,
-    log_p: Tensor,
-    z: Tensor,
-    logit_xi: Tensor,
-    sums: StepSums,
-    *,
-    is_first: bool,
-) -> None:
-    """One step of a tile of rows ``(n, d)``: z and logit_xi are replaced, the sums added to.
-
-    ``inverse`` is one over the rows' lengths ``(n, 1)``, None where they are prepared already.
-    """
-    expected = (z * log_p).sum(-1)
-    if not is_first:
-        sums.fit.add_(_fit(model, expected, logit_xi))
-    torch.div(expected, model.lambda_xi, out=logit_xi)
-    xi = torch.sigmoid(logit_xi)
-    log_z = model.assignment_update(log_p, xi)
-    torch.exp(log_z, out=z)
-    sums.entropy.add_(model.entropies(z, log_z, logit_xi).sum())
-    weight = z * xi[:, None] if model.inlierness else z
-    sums.weights.add_(weight.sum(0))
-    sums.rows.add_((weight if inverse is None else weight * inverse).mT @ tile)
-    sums.n_rows.add_(len(tile))
-
-
-def _fit(model: OSLOModel, expected: Tensor, logit_xi: Tensor) -> Tensor:
-    return (torch.sigmoid(logit_xi) * expected if model.inlierness else expected).sum()
+        ``inverse`` is one over the rows' lengths ``(n, 1)``, None where they are prepared already.
+        ``logit_before`` is their ``logit_xi`` of the step before, if there was one.
+        """
+        if logit_before is not None:
+            expected = model.lambda_xi * found.logit_xi
+            self.fit.add_(model.fit(expected, torch.sigmoid(logit_before)).sum())
+        self.entropy.add_(found.entropies(model).sum())
+        self.weights.add_(found.weights.sum(0))
+        weights = found.weights if inverse is None else found.weights * inverse
+        self.rows.add_(weights.mT @ rows)
+        self.n_rows.add_(len(rows))
 
 
 def sum_step(model: OSLOModel, path: Tensor, tiles: Iterable[Tensor]) -> StepSums:
     """What the step after a path ``(t + 1, K, d)`` adds up over tiles of prepared rows."""
     sums = StepSums.zeros(path[0])
     for tile in tiles:
-        log_p, z, logit_xi = (found[0] for found in replay_oslo(model, path[None], tile[None]))
-        step_tile(model, tile, None, log_p, z, logit_xi, sums, is_first=len(path) == 1)
+        log_p, z, logit_xi = (part[0] for part in replay_oslo(model, path[None], tile[None]))
+        before = logit_xi if len(path) > 1 else None
+        sums.add(model, step(model, log_p, z), tile, logit_before=before)
     return sums
 
 
 class Ascent(NamedTuple):
-    """A task solved up to what only another look at its query tells."""
+    """A solved task. The last objective value may need one more pass over the query."""
 
     path: Tensor  # (T + 1, K, d)
-    objective: Tensor  # (T,), the last one without the query's fit where that is `open`
+    objective: Tensor  # (T,), the last one without the query's fit where `is_open`
     is_open: bool
     converged: bool
 
@@ -130,12 +120,12 @@ def ascend(
     path = [model.on_model(support_sum, support_weight) if start is None else start]
     objective, converged = [], False
     n_looks = max_iter + (1 if tol > 0 and max_iter else 0)
-    for step in range(n_looks):
+    for i in range(n_looks):
         sums = add_up(torch.stack(path))
-        if step:
+        if i:
             objective[-1] = objective[-1] + sums.fit
-            converged = tol > 0 and step > 1 and _is_close(*objective[-2:], tol)
-        if converged or step == max_iter:
+            converged = tol > 0 and i > 1 and _is_close(*objective[-2:], tol)
+        if converged or i == max_iter:
             break
         path.append(
             model.on_model(
@@ -216,11 +206,9 @@ def solve_oslo_tiled(
             return sum_step(model, path, (tile * inverse for _, tile, inverse in query))
         sums = StepSums.zeros(path[0])
         for where, tile, inverse in query:
-            log_p = (tile @ path[-1].mT).mul_(inverse)
-            step_tile(
-                model, tile, inverse, log_p, z[where], logit_xi[where], sums,
-                is_first=len(path) == 1,
-            )  # fmt: skip
+            found = step(model, (tile @ path[-1].mT).mul_(inverse), z[where])
+            sums.add(model, found, tile, inverse, logit_xi[where] if len(path) > 1 else None)
+            z[where], logit_xi[where] = found.z, found.logit_xi
         return sums
 
     found = ascend(model, support, labels, n_classes, add_up, max_iter=max_iter, start=start)
@@ -235,9 +223,9 @@ def solve_oslo_tiled(
         else:
             log_p, of_tile = (tile @ found.path[-1].mT).mul_(inverse), z[where]
         codes[where] = log_p.argmax(-1)
-        expected = (of_tile * log_p).sum(-1)
+        expected = expected_log_p(log_p, of_tile)
         if max_iter:
-            fit += _fit(model, expected, logit_xi[where])
+            fit += model.fit(expected, torch.sigmoid(logit_xi[where])).sum()
         else:
             logit_xi[where] = expected / model.lambda_xi
     objective = found.objective

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from copy import copy
+from functools import cache, cached_property
+from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +20,7 @@ from torch import Tensor
 from .geometry import center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
-_TILE = 192  # rows of the Gram matrix, made at once
+_TILE = 384  # rows of the Gram matrix, made at once
 _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
 
 
@@ -39,66 +42,115 @@ def as_tensor(array: np.ndarray | Tensor) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+class TaskPool:
+    """The rows that tasks index, and what is computed of them once for all tasks.
+
+    Parameters
+    ----------
+    rows : Tensor of shape (N, d)
+    tasks : sequence of int array of shape (T, R)
+        The rows of every task that will be solved, grouped by their number R. Tasks may be handed
+        to a solver in any batches: which form pays, and the Gram matrix, depend on all of them.
+    """
+
+    def __init__(self, rows: Tensor, tasks):
+        self.rows = rows
+        self.tasks = tasks
+        self.n_tasks = sum(len(part) for part in tasks)
+        self.n_task_rows = sum(part.size for part in tasks)
+        self.n_pairs = sum(part.size * part.shape[1] for part in tasks)  # of rows in one task
+        self._kept = {}
+        # One at a time, of this pool or of one made out of it, since it is large.
+        self._grams = SimpleNamespace(rows=None, shift=None, whole=None, matrix=None)
+
+    def _keep(self, name: str, key, make) -> TaskPool:
+        """A pool made out of this one; made again only if the key has changed."""
+        if self._kept.get(name, (None,))[0] != key:
+            self._kept.pop(name, None)  # free the old one before the new one is made
+            pool = copy(self)
+            pool.rows, pool._kept = make(), {}
+            vars(pool).pop("used", None)
+            self._kept[name] = key, pool
+        return self._kept[name][1]
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> TaskPool:
+        """The pool on another device or in another type."""
+        rows = self.rows
+        if rows.device == device and rows.dtype == dtype:
+            return self
+        return self._keep("to", (device, dtype), lambda: rows.to(device, dtype))
+
+    def around(self, center: Tensor, normalize: bool) -> TaskPool:
+        """The pool around a given point: rows that are rounding noise become zero."""
+
+        def move():
+            rows, noise = center_rows(self.rows[None], center[None])
+            if normalize:
+                rows.mul_((rows.abs() > noise).any(-1, keepdim=True))
+            return rows[0]
+
+        return self._keep("around", (center.cpu().numpy().tobytes(), normalize), move)
+
+    @cached_property
+    def used(self) -> Tensor:
+        """Rows that are in a task, ascending."""
+        is_used = np.zeros(len(self.rows), dtype=bool)
+        for part in self.tasks:
+            is_used[part] = True
+        return torch.from_numpy(np.flatnonzero(is_used)).to(self.rows.device)
+
+    def gram(self, *, shift: bool, whole: bool) -> Tensor:
+        """Gram matrix of the used rows; see `gram`."""
+        kept = self._grams
+        if kept.rows is not self.rows or kept.shift != shift or (whole and not kept.whole):
+            kept.rows = kept.matrix = None  # free the old one before the new one is made
+            used = self.rows if len(self.used) == len(self.rows) else self.rows[self.used]
+            kept.matrix = gram(used, shift, whole)
+            kept.rows, kept.shift, kept.whole = self.rows, shift, whole
+        return kept.matrix
+
+    def places(self, rows: Tensor) -> Tensor:
+        """Rows of the pool as rows of the Gram matrix."""
+        if len(self.used) == len(self.rows):
+            return rows
+        place = torch.empty(len(self.rows), dtype=torch.int64, device=self.rows.device)
+        place[self.used] = torch.arange(len(self.used), device=self.rows.device)
+        return place[rows]
+
+    def gram_fits(self) -> bool:
+        """Whether the Gram matrix may be kept in memory."""
+        return len(self.used) ** 2 * self.rows.dtype.itemsize <= _MAX_GRAM_BYTES
+
+
 class IndexedTasks(NamedTuple):
     """Tasks of one shape as rows of a pool."""
 
-    pool: Tensor
+    pool: TaskPool
     rows: Tensor  # (T, s + n), support first
     labels: Tensor  # (T, s)
     n_center: int  # tasks are centred on the mean of their first rows
 
 
 def index_tasks(
-    pool: Tensor, support_idx, labels, query_idx, n_classes: int, center, normalize: bool
+    pool: Tensor | TaskPool, support_idx, labels, query_idx, n_classes: int, center, normalize: bool
 ) -> IndexedTasks:
     """Check tasks given by index arrays or tensors; a centre given as a point moves the pool."""
+    device = (pool.rows if isinstance(pool, TaskPool) else pool).device
     support_idx, labels, query_idx = (
-        as_tensor(a).to(pool.device, torch.int64) for a in (support_idx, labels, query_idx)
+        as_tensor(a).to(device, torch.int64) for a in (support_idx, labels, query_idx)
     )
     if labels.numel() and labels.max() >= n_classes:
         raise ValueError(f"labels must be below n_classes={n_classes}; got {int(labels.max())}.")
-    rows = _beside(support_idx, query_idx)
+    # By NumPy: torch wakes its threads to concatenate, which takes milliseconds.
+    rows = np.concatenate([support_idx.cpu().numpy(), query_idx.cpu().numpy()], 1)
+    if not isinstance(pool, TaskPool):
+        pool = TaskPool(pool, [rows])
     n_center = 0
     if isinstance(center, str):
         n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
     elif center is not None:
-        pool = _around(pool, torch.as_tensor(center).to(pool), normalize)
-    return IndexedTasks(pool, rows, labels, n_center)
-
-
-def _beside(a: Tensor, b: Tensor) -> Tensor:
-    """Columns of both; by NumPy, since torch wakes its threads for it, which takes milliseconds."""
-    joined = np.concatenate([a.cpu().numpy(), b.cpu().numpy()], 1)
-    return torch.from_numpy(joined).to(a.device)
-
-
-def _around(pool: Tensor, center: Tensor, normalize: bool) -> Tensor:
-    """The pool around a given point: rows that are rounding noise become zero."""
-    pool, noise = center_rows(pool[None], center[None])
-    if normalize:
-        pool.mul_((pool.abs() > noise).any(-1, keepdim=True))
-    return pool[0]
-
-
-def used_rows(pool: Tensor, rows: Tensor) -> Tensor:
-    """Rows of the pool that are in a task, ascending."""
-    is_used = np.zeros(len(pool), dtype=bool)
-    is_used[rows.cpu().numpy()] = True
-    return torch.from_numpy(np.flatnonzero(is_used)).to(pool.device)
-
-
-def gram_fits(n_used: int, dtype: torch.dtype) -> bool:
-    """Whether the Gram matrix of so many rows may be kept in memory."""
-    return n_used**2 * dtype.itemsize <= _MAX_GRAM_BYTES
-
-
-def task_gram(
-    pool: Tensor, rows: Tensor, used: Tensor, *, shift: bool, whole: bool
-) -> tuple[Tensor, Tensor]:
-    """Gram matrix of the `used` rows alone, and the tasks' rows as places in it; see `gram`."""
-    place = torch.empty(len(pool), dtype=torch.int64, device=pool.device)
-    place[used] = torch.arange(len(used), device=pool.device)
-    return gram(pool if len(used) == len(pool) else pool[used], shift, whole), place[rows]
+        pool = pool.around(torch.as_tensor(center).to(pool.rows), normalize)
+    return IndexedTasks(pool, torch.from_numpy(rows).to(device), labels, n_center)
 
 
 def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,10 +162,11 @@ def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gram(pool: Tensor, shift: bool, whole: bool) -> Tensor:
-    """Gram matrix of unit rows or, of rows to be centred, around the pool's mean.
+    """Gram matrix of unit rows or, if tasks centre their rows, of rows around the pool's mean.
 
-    The latter keeps what centring takes away small, and entries of at most 1 what is squared.
-    Unless the matrix must be `whole`, its upper triangle may be left empty.
+    Shift by the pool's mean first, so that later centring subtracts little. Scale to entries of at
+    most 1, so that squares do not overflow. Unless the matrix must be `whole`, its upper triangle
+    may be left empty.
     """
     if shift:
         pool = pool - pool.mean(0)
@@ -139,8 +192,9 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
     products = np.empty((len(rows), len(rows)), rows.dtype)
 
     def multiply(first):
-        last = first + _TILE
-        np.matmul(rows[first:last], rows[:last].T, out=products[first:last, :last])
+        tile, last = rows[first : first + _TILE], first + _TILE
+        products[first:last, first:last] = tile @ tile.T  # the BLAS makes half of it and mirrors
+        np.matmul(tile, rows[:first].T, out=products[first:last, :first])
 
     with one_blas_thread():
         _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
@@ -183,10 +237,22 @@ def _run_threads(work, parts) -> None:
         list(threads.map(work, parts))
 
 
-def compiles(module: str) -> bool:
-    """Whether a module of compiled loops can be had."""
+def compiles(module: str, pays: bool = True) -> bool:
+    """Whether a module's compiled ``solve_range`` can be had at once or, if that `pays`, compiled.
+
+    Compiling takes seconds. numba keeps the result on disk, so it is needed once on a machine.
+    """
     try:
-        importlib.import_module(f"{__package__}.{module}")
+        found = importlib.import_module(f"{__package__}.{module}")
     except (ImportError, RuntimeError):  # numba is not installed, or has nowhere to keep its code
         return False
-    return True
+    return pays or _is_compiled(found)
+
+
+def _is_compiled(module) -> bool:
+    """Whether it was compiled by this process, or by another one since the source changed."""
+    if module.solve_range.signatures:
+        return True
+    folder, source = Path(module.solve_range.stats.cache_path), Path(module.__file__)
+    kept = folder.glob(f"{source.stem}.solve_range-*.nbi")
+    return any(index.stat().st_mtime >= source.stat().st_mtime for index in kept)

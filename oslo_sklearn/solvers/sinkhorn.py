@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .geometry import one_hot
+from .geometry import one_hot, squared_distances
 
 # Sweeps between two looks at whether they still move anything: looking costs as much as sweeping.
 _SWEEPS_PER_CHECK = 8
@@ -57,12 +57,6 @@ def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) ->
         if bool(done.all()):
             break
     return Plan(kernel * scale.mT / divisor, scale[..., 0].log())
-
-
-def squared_distances(rows: Tensor, prototypes: Tensor) -> Tensor:
-    """``(B, n, K)``, out of products: rows within the unit ball lose no digits that count."""
-    squares = rows.square().sum(-1, keepdim=True) + prototypes.square().sum(-1)[:, None]
-    return torch.baddbmm(squares, rows, prototypes.mT, alpha=-2)
 
 
 class PTMAPSolution(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .geometry import class_means, one_hot
+from .geometry import class_means, euclidean_distances, one_hot
 
 _MAX_SHAPE = 1e3
 # Fewer distances than this do not show how they spread.
@@ -88,7 +88,7 @@ def fit_tails(
     membership = one_hot(labels, n_classes, support.dtype).mT  # (B, K, s)
     counts = membership.sum(-1, keepdim=True)
     means = class_means(support, labels, n_classes)
-    distances = torch.cdist(means, support, compute_mode="donot_use_mm_for_euclid_dist")
+    distances = euclidean_distances(means, support)
     is_own = membership > 0
     distances = torch.where(is_own, distances * counts / (counts - 1).clamp_min(1), distances)
     # Rows of equal features are at a distance of rounding errors.

@@ -8,17 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-
-def write_atomically(path, write) -> None:
-    """Let ``write(file)`` write beside the path, then put the finished file in its place."""
-    path = os.path.abspath(os.fspath(path))
-    # One fixed name: what a killed run leaves behind, the next one overwrites.
-    partial = f"{path}.part"
-    with open(partial, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+from .._files import write_whole
+from .._optional import require
 
 
 def load_plain(path, what: str):
@@ -37,17 +28,17 @@ def load_plain(path, what: str):
 def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write named arrays in the format that the path's ending asks for."""
     if _is_safetensors(path):
-        content = _safetensors(path, "safetensors.numpy").save(dict(arrays))
-        write_atomically(path, lambda file: file.write(content))
+        content = require("safetensors.numpy", "features").save(dict(arrays))
+        write_whole(path, lambda file: file.write(content))
         return
     params = {name: torch.tensor(array) for name, array in arrays.items()}
-    write_atomically(path, lambda file: torch.save({"params": params}, file))
+    write_whole(path, lambda file: torch.save({"params": params}, file))
 
 
 def read_arrays(path: str) -> dict[str, torch.Tensor]:
     """Read named tensors; the prefix ``module.`` and a backbone (``encoder.``) are left away."""
     if _is_safetensors(path):
-        safetensors = _safetensors(path, "safetensors.torch")
+        safetensors = require("safetensors.torch", "features")
         try:
             params = safetensors.load_file(path)
         except Exception as error:  # its error class is not exported by all versions
@@ -73,15 +64,3 @@ def read_arrays(path: str) -> dict[str, torch.Tensor]:
 
 def _is_safetensors(path) -> bool:
     return os.fspath(path).endswith(".safetensors")
-
-
-def _safetensors(path, module: str):
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{os.fspath(path)!r} needs the package safetensors (pip install safetensors); a path "
-            "with any other ending needs no further package."
-        ) from error

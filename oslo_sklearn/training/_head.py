@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from .._files import content_digest
 from .._validation import as_tensor
 from ._files import read_arrays, write_arrays
 
@@ -113,11 +113,10 @@ class Head:
     def digest(self) -> str:
         """Hexadecimal digits that tell heads apart by their content."""
         if self._digest is None:
-            hasher = hashlib.blake2b(self.kind.encode(), digest_size=16)
+            parts = [self.kind]
             for name, array in self._arrays.items():
-                hasher.update(f"{name}{array.dtype.str}{array.shape}".encode())
-                hasher.update(array.tobytes())
-            super().__setattr__("_digest", hasher.hexdigest())
+                parts += [f"{name}{array.dtype.str}{array.shape}", array.tobytes()]
+            super().__setattr__("_digest", content_digest(*parts))
         return self._digest
 
     def tensors(self, like: torch.Tensor) -> list[torch.Tensor]:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from .._files import write_whole
 from ._episodes import EpisodePool, Episodes, seed_of
-from ._files import load_plain, write_atomically
+from ._files import load_plain
 
 STEPS_PER_CHECK = 25
 _N_CHECK_BATCHES = 8  # of episodes, the same at each check
@@ -172,7 +173,7 @@ def _store(state: Progress, path, fingerprint: str, seed: int) -> None:
         "is_done": state.is_done,
         "curve": state.curve,
     }
-    write_atomically(path, lambda file: torch.save(content, file))
+    write_whole(path, lambda file: torch.save(content, file))
 
 
 def stored_seed(path) -> int | None:

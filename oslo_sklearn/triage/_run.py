@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
+from .._files import content_digest
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
 from ._rows import Rows, read_background, read_pile, read_support
@@ -259,8 +258,7 @@ class Triage:
     def report_id(self) -> str:
         """Stays the same while the labelled rows and the pile do."""
         names = [*self.support.names, *self._labels, self.outlier_label, *self.query.names]
-        text = "\0".join(names).encode("utf-8", "surrogateescape")
-        return hashlib.sha256(text).hexdigest()[:16]
+        return content_digest("\0".join(names).encode("utf-8", "surrogatepass"), size=8)
 
     def probability(self) -> np.ndarray:
         """Of the label of each row, given that it is of a known class."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import uuid
@@ -12,6 +11,8 @@ from struct import pack
 from zlib import compress, crc32
 
 import numpy as np
+
+from .._files import content_digest
 
 SIZE = 256  # pixels of the longer side: sharp at twice the width of a tile
 LARGE = 1600
@@ -75,10 +76,9 @@ def _kept(image, cache: Path) -> Path | None:
     if isinstance(image, np.ndarray):
         return None
     state = os.stat(image)
-    key = f"{SIZE} {state.st_size} {state.st_mtime_ns} ".encode() + os.fsencode(
-        os.path.abspath(image)
-    )
-    return cache / f"{hashlib.sha256(key).hexdigest()[:32]}.jpg"
+    state_now = f"{SIZE} {state.st_size} {state.st_mtime_ns} "
+    key = content_digest(state_now, os.fsencode(os.path.abspath(image)))
+    return cache / f"{key}.jpg"
 
 
 def png(pixels: np.ndarray) -> bytes:

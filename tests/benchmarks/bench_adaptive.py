@@ -31,9 +31,9 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 import oslo_sklearn as osl
-from oslo_sklearn.evaluation._evaluate import measure
 from oslo_sklearn.evaluation._solve import solve_all
 from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
+from oslo_sklearn.metrics.registry import TaskAnswers, measure
 from oslo_sklearn.solvers import adaptive
 
 SETS = ("cub", "grocery")
@@ -138,7 +138,7 @@ def run(estimator, X, y, split, n_estimates):
     parts = list(solve_all(estimator, pool, tasks))
     known = np.concatenate([pool.known(part.tasks) for part in parts])
     codes, scores = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-    table = measure(known, codes, scores)
+    table = measure(TaskAnswers(known, codes, scores))
     found = {name: table[name].mean() for name in ("accuracy", "auroc")}
     curve = f1_curve(scores, codes, known, int(known.max()) + 1)
     thresholds = [0.0, *np.quantile(scores, np.linspace(0, 1, 201))]

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, auc, precision_recall_curve, roc_auc
 from sklearn.model_selection import GridSearchCV
 
 from oslo_sklearn import OSLO, OSLOCV, evaluate, make_open_set_scorer
-from oslo_sklearn.metrics._ranking import ranking_metrics
+from oslo_sklearn.metrics.registry import TaskAnswers, measure
 from oslo_sklearn.solvers.oslo import OSLOModel
 from oslo_sklearn.solvers.oslo_gram import solve_oslo_tasks
 from oslo_sklearn.tasks import FewShotOpenSetSplit
@@ -104,10 +104,9 @@ def solve(X, tasks, **options):
 def batched(X, y, split, **options):
     """Sampling, solving and the four metrics, by one of the engines."""
     answers = solve(X, split.sample(y), **options)
-    accuracy = (answers.codes[0, 0][:, IS_KNOWN] == TRUE_CODES).mean(1)
-    is_outlier = np.broadcast_to(~IS_KNOWN, answers.codes.shape[2:])
-    ranking = ranking_metrics(is_outlier, answers.outlierness[0, 0])
-    return np.stack([accuracy, *ranking.values()], 1)
+    codes, scores = answers.codes[0, 0], answers.outlierness[0, 0]
+    known = np.broadcast_to(np.r_[TRUE_CODES, np.full(75, -1)], codes.shape)
+    return np.stack([*measure(TaskAnswers(known, codes, scores)).values()], 1)
 
 
 def evaluated(X, y, split):
@@ -148,9 +147,9 @@ def main():
 
     plain = {"plain loop": (lambda: plain_loop(X, y, few), N_PLAIN)}
     engines = {
-        "numba, direct": {"engine": "numba", "form": "direct"},
         "numba, Gram": {"engine": "numba", "form": "gram"},
         "torch, Gram": {"engine": "torch", "form": "gram"},
+        "torch, direct": {"engine": "torch", "form": "direct"},
     }
     report(
         {

@@ -60,7 +60,12 @@ def test_table(features, tmp_path, capsys):
     rows = pd.read_csv(out / "table_rows.csv")
     assert rows.groupby(["shots", "method"]).size().tolist() == [5] * 6
     page = (out / "table.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 5  # radar, ROC, OSCR, scores, map
+    assert page.count("data:image/svg+xml;base64,") == 7  # radar, 2 ROC, 2 OSCR, scores, map
+    for shots, part in rows.groupby("shots"):
+        svg = (out / "figures" / f"table_roc_{shots}shot.svg").read_text()
+        areas = 100 * part.groupby("method")["auroc"].mean()
+        for method, area in areas.items():
+            assert f"<!-- {method} ({area:.1f}) -->" in svg  # the table's methods and numbers
     for entry in ("benchmark table", "--shots 1 5 --tasks 5 --seed 0", "sha256", "CPU", "numpy"):
         assert entry in page
     assert "**" in (out / "table.md").read_text()
@@ -81,7 +86,7 @@ def test_a_small_class_is_left_out_of_rows_and_figures(features, tmp_path):
 @pytest.mark.parametrize(
     ("words", "files", "n_rows"),
     [
-        (["broad", "toy.npz", "--methods", "kNN", "OSLO"], 1, 8),
+        (["broad", "toy.npz", "--methods", "kNN", "OSLO"], 2, 8),
         (["queries", "toy.npz", "--queries", "1", "5", "--methods", "OSLO"], 2, 8),
         (
             ["imbalance", "toy.npz", "--shares", "0.5", "--dirichlet", "2", "--methods", "OSLO"],

@@ -14,7 +14,13 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oslo_sklearn import OSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit, SimpleShot
+from oslo_sklearn import (
+    OSLO,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    SimpleShot,
+    evaluate,
+)
 from oslo_sklearn.conformal import Calibration
 
 
@@ -70,6 +76,9 @@ def test_survives_clone_as_a_parameter_and_both_modes():
     np.testing.assert_array_equal(later.transduce(X[query]).p_value, expected)
     np.testing.assert_array_equal(later.p_values(X[query]), expected)
     np.testing.assert_array_equal(trained.fit(X[support], y[support], X[query]).p_values_, expected)
+    with pytest.raises(ValueError, match=r"calibration=trained.calibration_"):
+        evaluate(trained, X, y, SPLIT)
+    assert evaluate(guard, X, y, [(support, query)], progress=False)["auroc"].notna().all()
     # Without its calibration, a clone is back at folds.
     with pytest.raises(ValueError, match="has one sample"):
         clone(trained).fit(X[support], y[support])

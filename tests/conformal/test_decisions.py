@@ -19,8 +19,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oslo_sklearn import OSLO, ConformalOpenSetClassifier, SimpleShot, evaluate
+from oslo_sklearn import (
+    OSLO,
+    ConformalOpenSetClassifier,
+    SimpleShot,
+    evaluate,
+    make_open_set_scorer,
+)
 from oslo_sklearn.conformal._rules import known_share, largest_rejected, n_needed
+from oslo_sklearn.metrics import false_discovery, false_rejection, found
 
 p_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
@@ -214,7 +221,20 @@ def test_in_evaluate():
     task = make_task(n_shot=0, n_query=20)
     split = [(np.r_[0:4, 20:24], np.r_[4:20, 24:60]), (np.r_[40:44, 60:64], np.r_[44:60, 64:100])]
     methods = {"OSLO": OSLO(), "guard": ConformalOpenSetClassifier(OSLO(), alpha=0.2)}
-    rows = evaluate(methods, task.query_X, task.query_y, split, progress=False)
+    rates = {"false_rejection": false_rejection, "false_discovery": false_discovery, "found": found}
+    metrics = ("accuracy", "auroc", *rates)
+    rows = evaluate(methods, task.query_X, task.query_y, split, metrics=metrics, progress=False)
     rows = rows.set_index(["method", "task"])
     for metric in ("accuracy", "auroc"):
         np.testing.assert_allclose(rows.loc["guard", metric], rows.loc["OSLO", metric])
+    for t, (support, query) in enumerate(split):
+        for name, method in methods.items():
+            fitted = method.fit(task.query_X[support], task.query_y[support], task.query_X[query])
+            is_outlier = ~np.isin(task.query_y[query], fitted.classes_)
+            for metric, rate in rates.items():
+                expected = rate(is_outlier, fitted.transduce(task.query_X[query]).is_outlier)
+                assert rows.loc[(name, t), metric] == pytest.approx(expected)
+                scorer = make_open_set_scorer(metric)
+                sign = 1 if metric == "found" else -1
+                score = scorer(fitted, task.query_X[query], task.query_y[query])
+                assert score == pytest.approx(sign * expected)

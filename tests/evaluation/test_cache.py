@@ -45,7 +45,7 @@ def test_a_second_call_solves_nothing(pool, split, expected, suffix, tmp_path, m
     first = evaluate(methods(), *pool, split, progress=False, cache=path)
     assert_same_numbers(first, expected)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    monkeypatch.setattr(_solve, "solve_tasks", None)
+    monkeypatch.setattr(_solve, "solve_parts", None)
     monkeypatch.setattr(_solve, "_solve_one", None)
     again = evaluate(methods(), *pool, split, progress=False, cache=str(path))
     pd.testing.assert_frame_equal(again, first, check_exact=True)
@@ -56,7 +56,7 @@ def test_a_second_call_solves_nothing(pool, split, expected, suffix, tmp_path, m
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_cut_off_anywhere_it_resumes(pool, expected, split, suffix, tmp_path, monkeypatch):
     """A file cut at any byte gives the same table: nothing is lost, believed or repeated."""
-    monkeypatch.setattr(_solve, "_MOST_TASKS", 4)
+    monkeypatch.setattr(_solve, "_MOST_GATHERED", 4)
     monkeypatch.setattr(_solve, "_BLOCK_SECONDS", 0.0)  # a write for each task
     path = tmp_path / f"results{suffix}"
     journal = path if suffix == ".csv" else tmp_path / "results.parquet.part"
@@ -79,7 +79,7 @@ def test_rows_in_the_file_are_not_solved_again(pool, split, expected, tmp_path, 
     path.write_bytes(b"".join(lines[:-3]) + lines[-3][:9])
     solved = []
     solve_one = _solve._solve_one
-    monkeypatch.setattr(_solve, "solve_tasks", None)
+    monkeypatch.setattr(_solve, "solve_parts", None)
     monkeypatch.setattr(_solve, "_solve_one", lambda *a: solved.append(1) or solve_one(*a))
     assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
     assert len(solved) == 3
@@ -205,7 +205,7 @@ KILLED = """
     from oslo_sklearn.evaluation import _solve, evaluate
 
     torch.set_num_threads(1)
-    _solve._MOST_TASKS, _solve._MOST_BY_INDEX[OSLO], _solve._BLOCK_SECONDS = 5, 5, 0.002
+    _solve._MOST_GATHERED, _solve._MOST_BY_INDEX, _solve._BLOCK_SECONDS = 5, 5, 0.002
     path, pool = sys.argv[1], np.load(sys.argv[2])
     split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
     methods = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
@@ -249,7 +249,8 @@ KILLED = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_path, monkeypatch):
-    monkeypatch.setitem(_solve._MOST_BY_INDEX, OSLO, 5)
+    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 5)
+    monkeypatch.setattr(_solve, "_MOST_GATHERED", 5)
     X, y = pool
     np.savez(tmp_path / "pool.npz", X=X, y=y)
     path = tmp_path / f"results{suffix}"

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Bunch
 
-from oslo_sklearn import OSLO, FewShotOpenSetSplit
+from oslo_sklearn import OSLO, FewShotOpenSetSplit, oslo
 from oslo_sklearn.evaluation import _solve, evaluate, open_set_scorer
 from oslo_sklearn.solvers.oslo_gram import solve_oslo_tasks
 
@@ -153,10 +153,10 @@ def test_the_engine_for_many_tasks_does_not_see_them_either(pool, split, monkeyp
     seen = []
 
     def spy(*args, **kwargs):
-        seen.append(joblib.hash(_as_plain([args[1:], [kwargs["max_iters"]]])))
+        seen.append(joblib.hash(_as_plain([args[1].rows, *args[2:], [kwargs["max_iters"]]])))
         return solve_oslo_tasks(*args, **kwargs)
 
-    monkeypatch.setattr(_solve, "solve_oslo_tasks", spy)
+    monkeypatch.setattr(oslo, "solve_oslo_tasks", spy)
     for labels in (y, scrambled):
         evaluate(OSLO(), X, labels, pairs, progress=False)
     assert len(seen) == 2

@@ -7,7 +7,6 @@ from sklearn.model_selection import GridSearchCV
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit
 from oslo_sklearn.evaluation import OSLOCV, make_open_set_scorer
-from oslo_sklearn.evaluation._grid import solve_grid
 from oslo_sklearn.evaluation._tasks import LabelledPool, cut_tasks, draw_tasks
 
 GRID = {"lambda_zs": (0.02, 0.3), "lambda_xis": (0.05, 0.5), "max_iters": (3, 1)}
@@ -65,10 +64,14 @@ def test_the_papers_grid_on_real_features(real_features, name):
 def test_every_step_of_every_setting_is_a_solution(pool, split, params):
     X, y = pool
     shared = LabelledPool(X, y)
-    (tasks,) = cut_tasks(draw_tasks(split, shared), shared, lambda n_rows: 10)
+    drawn = draw_tasks(split, shared)
+    (tasks,) = cut_tasks(drawn, shared, lambda n_rows: 10)
     lambda_zs, lambda_xis, steps = (0.05, 0.5), (0.3, 0.02), (0, 1, 2, 4)
-    arguments = (OSLO(**params), shared.tensor, tasks, lambda_zs, lambda_xis, steps)
-    scores, codes = solve_grid(*arguments, labels=False), solve_grid(*arguments, labels=True)
+    pairs = list(zip(lambda_zs, lambda_xis, strict=True))
+    codes, scores = (
+        dict(zip(steps, answers, strict=True))
+        for answers in OSLO(**params)._solve_settings(shared.indexed(drawn), tasks, steps, pairs)
+    )
     for p, (lambda_z, lambda_xi) in enumerate(zip(lambda_zs, lambda_xis, strict=True)):
         for max_iter in steps:
             oslo = OSLO(lambda_z, lambda_xi, max_iter=max_iter, **params)

@@ -9,7 +9,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
 
 from oslo_sklearn.metrics import aupr, auroc, fpr_at_tpr, precision_at_recall
-from oslo_sklearn.metrics._ranking import ranking_metrics
+from oslo_sklearn.metrics.registry import TaskAnswers, measure
 
 METRICS = [auroc, aupr, precision_at_recall, fpr_at_tpr]
 
@@ -105,8 +105,9 @@ def test_many_tasks_are_many_single_tasks(task):
         alone = [quiet(metric, t, s) for t, s in zip(*task, strict=True)]
         assert all(isinstance(value, float) for value in alone)
         np.testing.assert_array_equal(together, alone)
-    shared = quiet(ranking_metrics, *task)
-    assert list(shared) == ["auroc", "aupr", "prec_at_90"]
+    names = ("auroc", "aupr", "prec_at_90")
+    shared = measure(TaskAnswers(-1 * task[0], None, task[1]), names)
+    assert tuple(shared) == names
     for metric, values in zip(METRICS[:3], shared.values(), strict=True):
         np.testing.assert_array_equal(values, quiet(metric, *task))
 
@@ -136,11 +137,11 @@ def test_one_class_is_nan_with_a_warning_at_the_callers_line():
         assert np.isnan(values[0])
         assert not np.isnan(values[1])
     with pytest.warns(UndefinedMetricWarning):
-        ranking_metrics([0, 0], [1, 2])
+        measure(TaskAnswers(*np.array([[[0, 0]], [[0, 0]], [[1, 2]]])), ["auroc"], warn=True)
     assert aupr([1, 1], [1, 2]) == precision_at_recall([1, 1], [1, 2]) == 1
 
 
-@pytest.mark.parametrize("metric", [*METRICS, ranking_metrics])
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize(
     ("truth", "scores", "name"),
     [

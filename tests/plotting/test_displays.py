@@ -22,6 +22,7 @@ from oslo_sklearn import (
     plotting,
 )
 from oslo_sklearn.metrics import auroc, false_discovery, oscr
+from oslo_sklearn.metrics.curves import oscr_points, roc_points
 from oslo_sklearn.plotting import _style
 
 
@@ -169,16 +170,35 @@ def test_several_settings_are_not_mixed():
         plotting.SweepDisplay.from_results(QUERIES, metric="f1")
 
 
-def test_areas_are_the_metrics():
+@pytest.mark.parametrize(
+    ("points", "metric"),
+    [
+        (roc_points, lambda task, oslo, scores, out: auroc(out, scores)),
+        (
+            oscr_points,
+            lambda task, oslo, scores, _: oscr(task.query_y, oslo.labels_, scores, oslo.classes_),
+        ),
+    ],
+)
+def test_areas_are_the_metrics(points, metric):
     task, oslo = fitted()
     scores = np.round(oslo.outlierness_)  # with ties
-    known = oslo.classes_
-    is_outlier = ~np.isin(task.query_y, known)
-    is_right = oslo.labels_ == task.query_y
-    roc = plotting.ROCDisplay._curve(is_outlier, is_right, scores)[2]
-    assert roc == pytest.approx(auroc(is_outlier, scores))
-    area = plotting.OSCRDisplay._curve(is_outlier, is_right, scores)[2]
-    assert area == pytest.approx(oscr(task.query_y, oslo.labels_, scores, known))
+    is_outlier = ~np.isin(task.query_y, oslo.classes_)
+    x, y = points(is_outlier, oslo.labels_ == task.query_y, scores)
+    area = np.diff(x) @ (y[1:] + y[:-1]) / 2
+    assert area == pytest.approx(metric(task, oslo, scores, is_outlier))
+
+
+@pytest.mark.parametrize("kind", [plotting.ROCDisplay, plotting.OSCRDisplay])
+def test_the_area_in_the_legend_is_the_metric(kind):
+    task, oslo = fitted()
+    *_, area = kind.from_estimator(oslo, task.query_X, task.query_y).curves["OSLO"]
+    is_outlier = ~np.isin(task.query_y, oslo.classes_)
+    expected = {
+        plotting.ROCDisplay: auroc(is_outlier, oslo.outlierness_),
+        plotting.OSCRDisplay: oscr(task.query_y, oslo.labels_, oslo.outlierness_, oslo.classes_),
+    }
+    assert area == pytest.approx(expected[kind], abs=1e-6)
 
 
 def test_curves_of_many_tasks():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from oslo_sklearn import AdaptiveOSLO, FewShotOpenSetSplit, evaluate
+from oslo_sklearn import AdaptiveOSLO, FewShotOpenSetSplit, adaptive, evaluate
 from oslo_sklearn.evaluation import _solve
 from oslo_sklearn.evaluation._tasks import LabelledPool, cut_tasks, draw_tasks
 from oslo_sklearn.solvers import adaptive_gram, pool_gram
@@ -27,15 +27,20 @@ def make_batch(X, y, n_tasks=4, **split):
     pool = LabelledPool(X, y)
     tasks = draw_tasks(FewShotOpenSetSplit(n_tasks=n_tasks, **split), pool)
     (batch,) = cut_tasks(tasks, pool, lambda n_rows: n_tasks)
-    return pool.tensor, batch
+    return pool.indexed(tasks), batch
+
+
+@pytest.fixture
+def any_number_pays(monkeypatch):
+    monkeypatch.setattr(adaptive, "pays_by_index", lambda *_: True)
 
 
 def assert_engines_agree(estimator, X, batch, atol=2e-4):
-    codes, scores, is_sound = _solve._solve_adaptive_by_index(estimator, X, batch)
+    codes, scores, is_sound = estimator._solve_indexed(X, batch)
     assert is_sound.all()
-    support, query = _solve.gather(X, batch)
+    rows = [X.rows[torch.from_numpy(index)] for index in (batch.support, batch.query)]
     labels, n_classes = torch.from_numpy(batch.labels), batch.classes.shape[1]
-    _, answer = estimator._solve_batch([support, query], labels, n_classes)
+    _, answer = estimator._solve_batch(rows, labels, n_classes)
     np.testing.assert_allclose(scores, answer.outlierness, rtol=0, atol=atol)
     best = np.sort(answer.proba.numpy(), axis=-1)
     is_clear = best[..., -1] - (best[..., -2] if n_classes > 1 else 0) > 1e-3
@@ -59,33 +64,33 @@ def assert_engines_agree(estimator, X, batch, atol=2e-4):
     ],
     ids=str,
 )
-def test_every_parameter(params):
+def test_every_parameter(params, any_number_pays):
     X, batch = make_batch(*make_pool(), n_way=4, n_query=6, n_open=4, n_shot=2)
     assert_engines_agree(AdaptiveOSLO(**params), X, batch)
 
 
 @pytest.mark.parametrize("n_way", [1, 2, 7])
 @pytest.mark.parametrize("n_shot", [1, 5])
-def test_any_number_of_classes_and_shots(n_way, n_shot):
+def test_any_number_of_classes_and_shots(n_way, n_shot, any_number_pays):
     X, batch = make_batch(*make_pool(), n_way=n_way, n_query=5, n_open=3, n_shot=n_shot)
     assert_engines_agree(AdaptiveOSLO(), X, batch)
     assert_engines_agree(AdaptiveOSLO(0.4), X, batch)
 
 
-def test_features_that_hardly_part_the_query():
+def test_features_that_hardly_part_the_query(any_number_pays):
     """Labels are then read from OSLO's prototypes alone."""
     X, batch = make_batch(*make_pool(spread=20.0), n_query=8)
     assert_engines_agree(AdaptiveOSLO(), X, batch)
 
 
 @pytest.mark.slow  # another compilation
-def test_double_precision():
+def test_double_precision(any_number_pays):
     X, y = make_pool()
     X, batch = make_batch(X.astype(np.float64), y, n_query=6)
     assert_engines_agree(AdaptiveOSLO(), X, batch, atol=1e-9)
 
 
-def test_real_features(real_features):
+def test_real_features(real_features, any_number_pays):
     X, y, split = real_features("cub")
     X, batch = make_batch(X[split == "val"].astype(np.float32), y[split == "val"], n_tasks=6)
     assert_engines_agree(AdaptiveOSLO(), X, batch)
@@ -95,9 +100,9 @@ def test_real_features(real_features):
 def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch):
     X, y = make_pool(offset=0.0)
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=70, random_state=0)
-    before, solve, calls = torch.get_num_threads(), _solve.solve_adaptive_tasks, []
+    before, solve, calls = torch.get_num_threads(), adaptive.solve_adaptive_tasks, []
     monkeypatch.setattr(
-        _solve, "solve_adaptive_tasks", lambda *a, **k: calls.append(1) or solve(*a, **k)
+        adaptive, "solve_adaptive_tasks", lambda *a, **k: calls.append(1) or solve(*a, **k)
     )
     torch.set_num_threads(n_threads)
     try:
@@ -128,9 +133,10 @@ def test_tasks_that_rounding_would_show_in_are_solved_directly():
     pool = LabelledPool(X, y)
     support, query = draw_tasks(split, pool)[0]
     X[np.r_[support, query]] *= 1e-6  # tiny beside all others, and far from their mean
-    (batch,) = cut_tasks(draw_tasks(split, pool), pool, lambda n_rows: 64)
-    assert not _solve._solve_adaptive_by_index(AdaptiveOSLO(), pool.tensor, batch)[2].all()
-    codes, scores = _solve.solve_tasks(AdaptiveOSLO(), pool.tensor, batch)
+    tasks = draw_tasks(split, pool)
+    (batch,) = cut_tasks(tasks, pool, lambda n_rows: 64)
+    assert not AdaptiveOSLO()._solve_indexed(pool.indexed(tasks), batch)[2].all()
+    ((_, codes, scores),) = _solve.solve_parts(AdaptiveOSLO(), pool.indexed(tasks), batch)
     alone = AdaptiveOSLO().fit(X[support], y[support]).transduce(X[query])
     np.testing.assert_allclose(scores[0], alone.outlierness, rtol=0, atol=1e-3)
     np.testing.assert_array_equal(pool.labels[batch.classes[0]][codes[0]], alone.labels)
@@ -138,7 +144,12 @@ def test_tasks_that_rounding_would_show_in_are_solved_directly():
 
 def test_few_tasks_few_features_and_large_pools_are_gathered(monkeypatch):
     def pays(n_tasks, n_rows, n_pool=3000, n_features=200, dtype=torch.float32):
-        return adaptive_gram.pays_by_index((n_pool, n_features), dtype, n_tasks, n_rows)
+        tasks = [np.broadcast_to(0, (n_tasks, n_rows))]
+        pool = pool_gram.TaskPool(
+            torch.empty(n_pool, n_features, dtype=dtype, device="meta"), tasks
+        )
+        pool.used = np.arange(n_pool)
+        return adaptive_gram.pays_by_index(pool, n_rows)
 
     assert pays(500, 155)
     assert not pays(63, 155)
@@ -147,15 +158,6 @@ def test_few_tasks_few_features_and_large_pools_are_gathered(monkeypatch):
     monkeypatch.setattr(pool_gram, "_MAX_GRAM_BYTES", 3000**2 * 4)
     assert pays(500, 155)
     assert not pays(500, 155, dtype=torch.float64)
-
-
-def test_batches_that_are_gathered_after_all_are_small():
-    """The pool's matrix would pay for all tasks, but not for those of a batch."""
-    X = torch.empty(12_000, 1280, device="meta")
-    most = _solve._MOST_BY_INDEX[AdaptiveOSLO]
-    assert adaptive_gram.pays_by_index(X.shape, X.dtype, 3000, 80)
-    assert not adaptive_gram.pays_by_index(X.shape, X.dtype, most, 80)
-    assert _solve.batch_size(AdaptiveOSLO(device="cpu"), X, 3000)(80) <= 2**26 // (80 * 1280 * 4)
 
 
 def test_labels_are_checked():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from oslo_sklearn.solvers.oslo_gram import solve_oslo_tasks
 
 COSINE = OSLOModel(0.1, 0.05, "cosine", True)
 ENGINES = ["torch", "numba"]
-RUNS = [(engine, form) for engine in ENGINES for form in ("gram", "direct")]
+RUNS = [("torch", "gram"), ("numba", "gram"), ("torch", "direct")]
 
 
 def make_pool(seed=0, n_pool=300, n_features=40, offset=5.0, dtype=np.float32):
@@ -201,16 +204,44 @@ def test_distances_far_from_the_origin(engine, form):
     assert 5.0 * difference <= 2e-3  # what rows keep of their digits so far away
 
 
-def test_the_engine_depends_on_the_call_alone(monkeypatch):
-    """A run that is resumed in another process must find the same numbers."""
-    X = torch.from_numpy(make_pool())
-    support, labels, query, n_classes = (torch.as_tensor(a) for a in draw_tasks(len(X)))
-    rows, lambdas = torch.cat([support, query], 1), X.new_ones(1, 2)
-    problem = Problem(COSINE, labels, rows, int(n_classes), 51, True, lambdas, (2,))
-    __import__("oslo_sklearn.solvers._oslo_numba")
-    assert oslo_gram._choose_engine("auto", problem, X) == "torch"
-    monkeypatch.setattr(oslo_gram, "_WORTH_COMPILING", len(rows))
-    assert oslo_gram._choose_engine("auto", problem, X) == "numba"
+def way(n_tasks, n_pool, n_features, n_settings=1, engine="auto", form="auto"):
+    """How so many tasks of 155 rows would be solved."""
+    pool = pool_gram.TaskPool(
+        torch.empty(1, n_features).expand(n_pool, -1), [np.broadcast_to(0, (n_tasks, 155))]
+    )
+    pool.used = np.arange(n_pool)
+    lambdas = torch.empty(n_settings, 2)
+    problem = Problem(COSINE, None, None, 5, 155, True, lambdas, (2,))
+    return oslo_gram._choose_way(problem, pool, engine, form)
+
+
+def test_code_is_compiled_where_it_pays(monkeypatch):
+    compiled = [False]
+    monkeypatch.setattr(pool_gram, "_is_compiled", lambda module: compiled[0])
+    assert [way(n, 3000, 1280) for n in (100, 1000, 10_000)] == ["rows", "torch", "torch"]
+    assert way(100_000, 3000, 1280) == "numba"
+    compiled[0] = True
+    assert [way(n, 3000, 1280) for n in (100, 1000, 10_000)] == ["rows", "numba", "numba"]
+
+
+def test_compiled_code_is_found_on_disk(tmp_path):
+    """By a process that has not compiled anything itself."""
+    X = make_pool()
+    solve_oslo_tasks(COSINE, X, *draw_tasks(len(X)), engine="numba", form="gram")  # compiles
+    kernel = importlib.import_module("oslo_sklearn.solvers._oslo_numba")
+    assert pool_gram._is_compiled(kernel)
+
+    def is_kept(folder):
+        loop = SimpleNamespace(signatures=[], stats=SimpleNamespace(cache_path=str(folder)))
+        return pool_gram._is_compiled(SimpleNamespace(solve_range=loop, __file__=kernel.__file__))
+
+    assert is_kept(kernel.solve_range.stats.cache_path)
+    assert not is_kept(tmp_path)
+    outdated = tmp_path / "_oslo_numba.solve_range-1.py311.nbi"
+    outdated.touch()
+    assert is_kept(tmp_path)
+    os.utime(outdated, (0, 0))
+    assert not is_kept(tmp_path)
 
 
 def test_threads_of_the_blas_are_given_back():
@@ -233,7 +264,7 @@ def test_the_whole_gram_matrix():
 
 
 def test_without_numba(monkeypatch):
-    monkeypatch.setattr(oslo_gram, "_WORTH_COMPILING", 1)
+    monkeypatch.setattr(oslo_gram, "_WORTH_IMPORTING", -np.inf)
     monkeypatch.setitem(sys.modules, "oslo_sklearn.solvers._oslo_numba", None)
     X = make_pool()
     tasks = draw_tasks(len(X))
@@ -256,25 +287,12 @@ def test_only_rows_in_use_enter_the_gram_matrix(engine, monkeypatch):
 
 
 def test_cost_decides():
-    def pays(n_tasks, n_pool, n_features, n_settings=1):
-        labels, rows, used, lambdas, pool = (
-            torch.empty(shape, device="meta")
-            for shape in [
-                (n_tasks, 5),
-                (n_tasks, 155),
-                n_pool,
-                (n_settings, 2),
-                (n_pool, n_features),
-            ]
-        )
-        problem = Problem(COSINE, labels, rows, 5, 155, True, lambdas, (2,))
-        return oslo_gram._gram_pays(problem, pool, used)
-
-    assert pays(10_000, 3000, 1280)
-    assert pays(500, 3000, 1280, n_settings=16)
-    assert not pays(1, 3000, 1280)
-    assert not pays(10_000, 3000, 8)
-    assert not pays(10**9, 10**6, 1280)  # the matrix would not fit
+    assert way(10_000, 3000, 1280, engine="numba") == "numba"
+    assert way(500, 3000, 1280, n_settings=16, engine="numba") == "numba"
+    assert way(1, 3000, 1280, engine="numba") == "rows"
+    assert way(10_000, 3000, 8, engine="numba") == "rows"
+    assert way(10**9, 10**6, 1280, engine="numba") == "rows"  # the matrix would not fit
+    assert way(1, 3000, 1280, engine="torch", form="gram") == "torch"
 
 
 def test_tensors_in_tensors_out():

@@ -1,4 +1,4 @@
-"""The kernel: against a direct transcription, batched, masked, at extremes, and device-clean."""
+"""The kernel: against a direct transcription, batched, at extremes, and device-clean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from oslo_sklearn.solvers.geometry import prepare_rows, unit_rows
-from oslo_sklearn.solvers.oslo import OSLOModel, replay_oslo, solve_oslo
+from oslo_sklearn.solvers.oslo import OSLOModel, replay_oslo, solve_oslo, step
 
 
 def batch_of_tasks(n_tasks=3, dtype=torch.float64, device=None, **shape):
@@ -56,35 +56,34 @@ def test_a_batch_equals_its_tasks_one_by_one():
             torch.testing.assert_close(getattr(together, name)[[task]], getattr(alone, name))
 
 
-def test_padding_changes_nothing():
+def test_padding_of_the_support_changes_nothing():
     support, labels, query = batch_of_tasks()
     model = OSLOModel(0.1, 0.05, "gaussian", True)
     plain = solve_oslo(model, support, labels, query, 5, max_iter=3)
-    junk = torch.full_like(query[:, :4], torch.nan)
     padded = solve_oslo(
         model,
         torch.cat([support, torch.full_like(support[:, :2], 0.7)], 1),
         torch.cat([labels, torch.full_like(labels[:, :2], -1)], 1),
-        torch.cat([query, junk], 1),
+        query,
         5,
         max_iter=3,
-        query_mask=torch.arange(query.shape[1] + 4)[None].expand(3, -1) < query.shape[1],
     )
     torch.testing.assert_close(padded.path, plain.path)
     torch.testing.assert_close(padded.objective, plain.objective)
-    torch.testing.assert_close(padded.logit_xi[:, :-4], plain.logit_xi)
+    torch.testing.assert_close(padded.logit_xi, plain.logit_xi)
 
 
-def test_each_task_may_have_its_own_lambdas():
-    support, labels, query = batch_of_tasks(2)
-    lambda_z, lambda_xi = torch.tensor([[0.1], [0.5]]), torch.tensor([[0.05], [0.01]])
-    model = OSLOModel(lambda_z.double(), lambda_xi.double(), "cosine", True)
-    together = solve_oslo(model, support, labels, query, 5, max_iter=2)
-    for task in range(2):
-        model = OSLOModel(float(lambda_z[task]), float(lambda_xi[task]), "cosine", True)
-        alone = solve_oslo(model, support[[task]], labels[[task]], query[[task]], 5, max_iter=2)
-        torch.testing.assert_close(together.z[[task]], alone.z, rtol=0, atol=1e-6)
-        torch.testing.assert_close(together.objective[[task]], alone.objective, rtol=1e-6, atol=0)
+def test_a_step_of_many_settings_is_that_of_each():
+    support, _, query = batch_of_tasks(1, n_shot=2)
+    log_p = query[0] @ support[0].mT  # (n, K)
+    z = torch.softmax(log_p, -1)
+    lambda_z, lambda_xi = torch.tensor([[0.1, 0.05], [0.5, 0.01]]).double().mT
+    many = OSLOModel(lambda_z[:, None], lambda_xi, "cosine", True)
+    together = step(many, log_p[:, None], z[:, None])
+    for i in range(2):
+        model = OSLOModel(float(lambda_z[i]), float(lambda_xi[i]), "cosine", True)
+        for found, expected in zip(together, step(model, log_p, z), strict=True):
+            torch.testing.assert_close(found[:, i], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -165,15 +164,13 @@ def run_on_fake_gpu(function):
 
 @pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
 @pytest.mark.parametrize("tol", [0.0, 1e-3])
-@pytest.mark.parametrize("masked", [True, False])
-def test_kernel_stays_on_its_device_and_never_waits(likelihood, tol, masked):
+def test_kernel_stays_on_its_device_and_never_waits(likelihood, tol):
     model = OSLOModel(0.1, 0.05, likelihood, True)
 
     def run(support, labels, query):
-        mask = torch.empty(query.shape[:2], dtype=torch.bool, device="cuda") if masked else None
         center = query.mean(1)
         support, query = prepare_rows(support, center, True), prepare_rows(query, center, True)
-        solved = solve_oslo(model, support, labels, query, 5, max_iter=3, tol=tol, query_mask=mask)
+        solved = solve_oslo(model, support, labels, query, 5, max_iter=3, tol=tol)
         return (*solved, *replay_oslo(model, solved.path, query))
 
     assert all(tensor.device.type == "cuda" for tensor in run_on_fake_gpu(run))

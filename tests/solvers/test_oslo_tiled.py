@@ -9,7 +9,7 @@ from sklearn.utils import Bunch
 
 import oslo_sklearn.base
 import oslo_sklearn.oslo
-from oslo_sklearn import OSLO, LaplacianShot, SimpleShot
+from oslo_sklearn import OSLO, LaplacianShot, SimpleShot, _solving
 from oslo_sklearn.solvers import oslo_tiled
 
 
@@ -20,7 +20,7 @@ def tiles(monkeypatch):
     def turn_on(n_features):
         monkeypatch.setattr(oslo_sklearn.oslo, "_TILES_WORTHWHILE", 0)
         monkeypatch.setattr(oslo_tiled, "_TILE_ENTRIES", 7 * n_features)
-        monkeypatch.setattr(oslo_sklearn.base, "_TILE_ENTRIES", 11 * n_features)
+        monkeypatch.setattr(_solving, "_TILE_ENTRIES", 11 * n_features)
 
     return turn_on
 

@@ -195,7 +195,7 @@ def test_missing_file_names_it(tmp_path):
 def test_safetensors_without_the_package(tmp_path, monkeypatch):
     for module in ("safetensors", "safetensors.numpy", "safetensors.torch"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match="pip install safetensors"):
+    with pytest.raises(ImportError, match=r"pip install oslo_sklearn\[features\]"):
         Head("FEAT", published()).save(tmp_path / "head.safetensors")
 
 

@@ -1,0 +1,39 @@
+"""Collections whose rows are not in memory. Each kind has an adapter, in a module of its own.
+
+An adapter wraps an estimator and has the methods that take rows: ``fit(support, codes, query_X)``
+on what `FewShotOpenSetClassifier.fit` has validated, ``predict``, ``transduce`` and so on, and
+``read(X)`` for what is small.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+
+def adapter_of(X):
+    """The class that answers for estimators on rows of this kind; None for rows in memory."""
+    # Told without importing Dask.
+    if hasattr(X, "__dask_graph__") and any(
+        cls.__module__.partition(".")[0].startswith("dask") for cls in type(X).__mro__
+    ):
+        from ._dask import DaskAdapter
+
+        return DaskAdapter
+    return None
+
+
+def in_memory(X):
+    """What is small enough to be read, in the container that its blocks have."""
+    adapter = adapter_of(X)
+    return X if adapter is None else adapter.read(X)
+
+
+def or_by_adapter(method):
+    """Let the adapter's method of this name answer if X is a collection."""
+
+    @wraps(method)
+    def answer(self, X):
+        adapter = adapter_of(X)
+        return method(self, X) if adapter is None else getattr(adapter(self), method.__name__)(X)
+
+    return answer

@@ -1,0 +1,151 @@
+"""The metrics of tasks, in one table: a new metric is one entry of it.
+
+`evaluate`, its cache, the scorers, tables, figures and reports all read this table.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
+
+from ._classification import accuracy_of, oscr_of
+from ._decision import false_discovery, false_rejection, found
+from ._ranking import Ranking, aupr_of, auroc_of, precision_at, rank
+from ._validation import check_scores
+
+
+@dataclass
+class TaskAnswers:
+    """What a method says about the queries of tasks, beside the truth.
+
+    All arrays are of shape (n_tasks, n_query).
+    """
+
+    known: np.ndarray  # the true class as a position in the task's classes, -1 of outliers
+    codes: np.ndarray  # the closed-set label as such a position
+    scores: np.ndarray  # outlierness
+    is_outlier: np.ndarray | None = None  # the decision, if a metric needs it
+
+    @property
+    def is_right(self) -> np.ndarray:
+        """Rows of known classes whose label is right."""
+        return (self.known >= 0) & (self.codes == self.known)
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The rows in order of their scores: one sort for all metrics."""
+        return rank(self.known < 0, check_scores(self.scores))
+
+
+class Metric(NamedTuple):
+    """An entry of the table."""
+
+    name: str  # of the column in the rows of `evaluate`
+    function: Callable[[TaskAnswers], np.ndarray] | None  # (n_tasks,); None: a recipe measures it
+    title: str  # in tables
+    long_title: str = ""  # in figures; empty: as in tables
+    higher_is_better: bool = True
+    needs_decision: bool = False  # whether it reads `is_outlier`
+    by_default: bool = False  # whether `evaluate` measures it unless told otherwise
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "accuracy",
+            lambda answers: accuracy_of(answers.known >= 0, answers.is_right),
+            "Acc",
+            "Accuracy",
+            by_default=True,
+        ),
+        Metric("auroc", lambda answers: auroc_of(answers.ranking), "AUROC", by_default=True),
+        Metric("aupr", lambda answers: aupr_of(answers.ranking), "AUPR", by_default=True),
+        Metric(
+            "prec_at_90",
+            lambda answers: precision_at(answers.ranking, 0.9),
+            "Prec@0.9",
+            by_default=True,
+        ),
+        Metric(
+            "oscr",
+            lambda answers: oscr_of(answers.ranking, answers.is_right),
+            "OSCR",
+        ),
+        Metric(
+            "false_rejection",
+            lambda answers: false_rejection(answers.known < 0, answers.is_outlier),
+            "Rejected",
+            higher_is_better=False,
+            needs_decision=True,
+        ),
+        Metric(
+            "false_discovery",
+            lambda answers: false_discovery(answers.known < 0, answers.is_outlier),
+            "False finds",
+            higher_is_better=False,
+            needs_decision=True,
+        ),
+        Metric(
+            "found",
+            lambda answers: found(answers.known < 0, answers.is_outlier),
+            "Found",
+            needs_decision=True,
+        ),
+        Metric("similarity", None, "Similarity", "Cosine to true prototypes"),
+    )
+}
+DEFAULT = tuple(metric.name for metric in METRICS.values() if metric.by_default)
+
+
+def title_of(name: str, *, long: bool = False) -> str:
+    """What tables, or figures, call a column; its own name if it is no metric."""
+    metric = METRICS.get(name)
+    if metric is None:
+        return name
+    return metric.long_title or metric.title if long else metric.title
+
+
+def sign_of(name: str) -> int:
+    """1 if more is better, -1 if less is."""
+    return 1 if name not in METRICS or METRICS[name].higher_is_better else -1
+
+
+def metrics_in(rows) -> list[str]:
+    """The metrics among the columns of a frame, in the table's order."""
+    return [name for name in METRICS if name in rows]
+
+
+def check_names(names, argument: str) -> tuple[str, ...]:
+    """Names of metrics that answers can be measured by; None means the default ones."""
+    if names is None:
+        return DEFAULT
+    names = (names,) if isinstance(names, str) else tuple(names)
+    for name in names:
+        if name not in METRICS or METRICS[name].function is None:
+            known = ", ".join(repr(m.name) for m in METRICS.values() if m.function is not None)
+            raise ValueError(f"{argument}={name!r}: expected one of {known}.")
+    return names
+
+
+def positions_in(classes, labels) -> np.ndarray:
+    """Position of each label among the classes, -1 where it is none of them."""
+    labels = np.asarray(labels)
+    positions = np.full(labels.shape, -1)
+    for k, name in enumerate(classes):
+        positions[labels == name] = k
+    return positions
+
+
+def measure(answers: TaskAnswers, names=DEFAULT, *, warn: bool = False) -> dict[str, np.ndarray]:
+    """Metrics of tasks by name, each of shape (n_tasks,), nan where a task leaves it undefined."""
+    with warnings.catch_warnings():
+        if not warn:
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+        return {name: METRICS[name].function(answers) for name in names}
