@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from .._dask import is_dask
+from .._collections import adapter_of
 from ..conformal._estimator import fit_whole, make_estimator
 from ..pipeline import last_step, reach_last_step
 from ._groups import Grouping, group_rows
@@ -167,7 +167,7 @@ class NovelClassDiscovery(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self._validate_params()
         if isinstance(query_X, tuple) and len(query_X) == 1:
             (query_X,) = query_X
-        if is_dask(query_X):
+        if adapter_of(query_X) is not None:
             raise ValueError(
                 f"query_X is a dask {type(query_X).__name__}; groups need the rows in memory. Fit "
                 "with a sample of them, np.asarray(sample)."

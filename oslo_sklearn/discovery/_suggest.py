@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._dask import is_dask
+from .._collections import adapter_of
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery
 from ._groups import group_rows, nearest
@@ -69,7 +69,7 @@ def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
     check_is_fitted(last_step(fitted))
     if not isinstance(n_rows, numbers.Integral) or isinstance(n_rows, bool) or n_rows < 1:
         raise ValueError(f"n_rows={n_rows!r}: expected an integer of at least 1.")
-    if is_dask(query_X):
+    if adapter_of(query_X) is not None:
         raise ValueError("query_X is a dask collection; pass rows in memory, np.asarray(sample).")
     # One generator for all steps: the same seed, the same rows.
     random = check_random_state(random_state)
