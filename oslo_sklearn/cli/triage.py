@@ -179,7 +179,7 @@ def _estimator(args):
 
 def _triage(args, estimator):
     from ..triage import Triage
-    from ..triage._corrections import gather
+    from ..triage._corrections import FILE, gather
     from ..triage._rows import needs_extractor, read_background, read_pile, read_support
 
     features = _features(args)
@@ -212,6 +212,9 @@ def _triage(args, estimator):
             f"{absent[0]}",
             file=sys.stderr,
         )
+    own = args.out / FILE
+    if args.serve is None and not args.corrections and own.is_file():
+        print(f"not used: {own}; add --corrections {own}", file=sys.stderr)
     return result.correct(corrections)
 
 

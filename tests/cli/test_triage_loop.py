@@ -82,6 +82,16 @@ def test_decisions_are_no_labels(images, capsys):
     assert not (images / "other").exists()
 
 
+def test_corrections_in_the_folder_are_not_forgotten(features, capsys):
+    Path("triage").mkdir()
+    Path("triage/corrections.csv").write_text("path,label\n3,ant\n")
+    assert run_triage("labelled.npz", "pile.npz") == 0
+    assert "add --corrections triage/corrections.csv" in capsys.readouterr().err
+    assert run_triage("labelled.npz", "pile.npz", "--corrections", "triage/corrections.csv") == 0
+    assert not capsys.readouterr().err
+    assert {row["path"]: row["decision"] for row in read()}["3"] == "ant"
+
+
 def test_background_of_images(images):
     assert run_triage("labelled", "inbox", *TINY, "--background", "inbox/more") == 0
     assert len(read()) == 12
