@@ -1,9 +1,9 @@
 """Few-shot open-set recognition for scikit-learn: OSLO and the baselines of its study."""
 
 from . import metrics, presets
-from ._discovery import all_estimators
 from ._version import __version__
 from .adaptive import AdaptiveOSLO
+from .base import FewShotOpenSetClassifier as _Base
 from .baselines import (
     BDCSPN,
     EOL,
@@ -90,3 +90,21 @@ __all__ = [
     "summarize",
     "tune_threshold",
 ]
+
+
+def all_estimators() -> list[tuple[str, type]]:
+    """List the open-set classifiers that the package exports.
+
+    Returns
+    -------
+    estimators : list of (name, class)
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from oslo_sklearn import all_estimators
+    >>> dict(all_estimators())["OSLO"]
+    <class 'oslo_sklearn.oslo.OSLO'>
+    """
+    found = sorted((name, globals()[name]) for name in __all__)
+    return [item for item in found if isinstance(item[1], type) and issubclass(item[1], _Base)]
