@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from oslo_sklearn.checks import make_task
 
-__all__ = ["DATA", "assert_same_answers", "make_task", "oslo_transcription"]
+__all__ = ["DATA", "all_pairs", "assert_same_answers", "make_task", "oslo_transcription"]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def all_pairs(**values) -> list[tuple]:
+    """Combinations that hold every pair of values of two parameters, in place of the product.
+
+    Greedy, and the same on every call: of all combinations, each time the one with most new pairs.
+    """
+    combinations = list(product(*values.values()))
+
+    def pairs(combination):
+        numbered = [(i, repr(value)) for i, value in enumerate(combination)]
+        return set(itertools.combinations(numbered, 2))
+
+    left, chosen = set().union(*map(pairs, combinations)), []
+    while left:
+        best = max(combinations, key=lambda one: len(pairs(one) & left))
+        chosen.append(best)
+        left -= pairs(best)
+    return chosen
 
 
 def oslo_transcription(
