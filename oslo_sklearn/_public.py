@@ -1,7 +1,8 @@
 """The public names, loaded when the first of them is asked for."""
 
+from sklearn.base import ClassifierMixin as _Classifier
+
 from . import metrics, presets
-from ._discovery import all_estimators
 from ._version import __version__
 from .adaptive import AdaptiveOSLO
 from .baselines import (
@@ -95,3 +96,25 @@ __all__ = [
     "summarize",
     "tune_threshold",
 ]
+
+
+def all_estimators() -> list[tuple[str, type]]:
+    """List the open-set classifiers that the package exports.
+
+    Returns
+    -------
+    estimators : list of (name, class)
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from oslo_sklearn import all_estimators
+    >>> dict(all_estimators())["OSLO"]
+    <class 'oslo_sklearn.oslo.OSLO'>
+    """
+    found = sorted((name, globals()[name]) for name in __all__)
+    return [
+        (name, cls)
+        for name, cls in found
+        if isinstance(cls, type) and issubclass(cls, _Classifier) and hasattr(cls, "transduce")
+    ]

@@ -159,7 +159,7 @@ def _check(args) -> None:
 
 
 def _estimator(args):
-    from .._discovery import all_estimators
+    from .. import all_estimators
     from ..base import FewShotOpenSetClassifier
 
     methods = {

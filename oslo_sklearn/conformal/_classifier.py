@@ -141,6 +141,8 @@ class ConformalOpenSetClassifier(
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
+    _least_shots = 2  # a labelled row is left out of the support to calibrate
+
     _parameter_constraints: dict = {
         "estimator": [HasMethods("fit"), None],
         "alpha": [Interval(numbers.Real, 0, 1, closed="neither")],
