@@ -102,7 +102,7 @@ def running_server(result, folder, token="secret"):
     """The live loop on a free port; yields its address and the loop."""
     import uvicorn
 
-    from oslo_sklearn.triage._server import Loop, make_app
+    from oslo_sklearn.triage.server import Loop, make_app
 
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -73,7 +73,7 @@ def _averages(X, y, tasks) -> dict:
 
 def _write_page(X, y, support, query, out: Path) -> Path:
     from ..triage import Triage
-    from ..triage._rows import Rows
+    from ..triage.rows import Rows
 
     labelled, pile = (
         Rows(

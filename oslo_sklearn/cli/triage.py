@@ -114,7 +114,7 @@ def run(args) -> int:
     print(result.summary(args.out))
     list_failures(result.support.unreadable + result.query.unreadable)
     if args.serve is not None:
-        from ..triage._server import serve
+        from ..triage.server import serve
 
         return serve(result, args.out, args.serve)
     return 0
@@ -179,8 +179,8 @@ def _estimator(args):
 
 def _triage(args, estimator):
     from ..triage import Triage
-    from ..triage._corrections import FILE, gather
-    from ..triage._rows import needs_extractor, read_background, read_pile, read_support
+    from ..triage.corrections import FILE, gather
+    from ..triage.rows import needs_extractor, read_background, read_pile, read_support
 
     features = _features(args)
     sources = [(args.labelled, features[0]), (args.unlabelled, features[1])]
@@ -223,7 +223,7 @@ def _features(args) -> tuple:
     if args.features is None:
         return None, None
     from .._feature_files import is_feature_file, load_rows
-    from ..triage._tables import read_table
+    from ..triage.tables import read_table
 
     X = load_rows(args.features)[0]
     if is_feature_file(args.labelled):

@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from .._collections import adapter_of
-from ..conformal._estimator import fit_whole, make_estimator
+from .._wrapped import fit_whole, make_estimator
 from ..pipeline import last_step, reach_last_step
 from ._groups import Grouping, group_rows
 from ._space import as_features

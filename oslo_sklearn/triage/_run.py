@@ -7,8 +7,8 @@ import numpy as np
 from .._files import content_digest
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
-from ._rows import Rows, read_background, read_pile, read_support
-from ._tables import decisions_csv
+from .rows import Rows, read_background, read_pile, read_support
+from .tables import decisions_csv
 
 
 def triage(

@@ -37,7 +37,7 @@ def thumbnail(image, size: int = SIZE) -> bytes:
     import io
 
     from .._optional import require
-    from ..features._images import to_rgb
+    from ..features import to_rgb
 
     pil = require("PIL.Image", "features")
     if isinstance(image, np.ndarray):

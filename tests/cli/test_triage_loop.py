@@ -10,7 +10,7 @@ from helpers import make_task
 from triage_helpers import COLOURS, TINY, read, run_triage, save_noise
 
 from oslo_sklearn.recipes import save_features
-from oslo_sklearn.triage._tables import COLUMNS
+from oslo_sklearn.triage.tables import COLUMNS
 
 
 def test_folder(images, capsys):

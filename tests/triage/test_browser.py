@@ -9,8 +9,8 @@ from browser_helpers import address_of, counts, go_to, labels, marked, until
 from triage_helpers import make_features, make_pile
 
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage._corrections import gather
-from oslo_sklearn.triage._tables import read_corrections
+from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.tables import read_corrections
 
 NASTY = [
     'it\'s "quoted".png',

@@ -8,8 +8,8 @@ import os
 from browser_helpers import address_of, counts, go_to, labels, until
 from triage_helpers import make_pile, running_server, wait_for_refit
 
-from oslo_sklearn.triage._corrections import gather
 from oslo_sklearn.triage._page import page_data, to_script
+from oslo_sklearn.triage.corrections import gather
 
 
 def test_live_loop_updates_in_place(look, tmp_path):

@@ -12,7 +12,7 @@ from triage_helpers import CLASSES, make_features, make_pile
 
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage._tables import COLUMNS
+from oslo_sklearn.triage.tables import COLUMNS
 
 
 @pytest.fixture(scope="module")

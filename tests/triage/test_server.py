@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 from triage_helpers import make_pile, running_server, wait_for_refit
 
-from oslo_sklearn.triage._corrections import gather
-from oslo_sklearn.triage._server import Guard, parse_corrections
+from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.server import Guard, parse_corrections
 
 pytest.importorskip("starlette", reason="the live loop needs the extra [app]")
 pytest.importorskip("uvicorn", reason="the live loop needs the extra [app]")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oslo_sklearn.triage._corrections import append, gather
-from oslo_sklearn.triage._tables import (
+from oslo_sklearn.triage.corrections import append, gather
+from oslo_sklearn.triage.tables import (
     COLUMNS,
     corrections_csv,
     plain_cell,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ._tables import read_table, refuse_decisions
+from .tables import read_table, refuse_decisions
 
 
 @dataclass
@@ -98,8 +98,7 @@ def _of_array(X) -> Rows:
 
 def _of_path(source, extractor, features, labelled: bool) -> Rows:
     from .._feature_files import is_feature_file
-    from ..features import load_image_folder
-    from ..features._folder import find_images
+    from ..features import find_images, load_image_folder
 
     path = Path(source)
     if is_feature_file(path):

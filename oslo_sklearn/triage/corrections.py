@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ._tables import corrections_csv, read_corrections
+from .tables import corrections_csv, read_corrections
 
 FILE = "corrections.csv"
 
