@@ -1,7 +1,8 @@
 """Few-shot open-set recognition for scikit-learn: OSLO and the baselines of its study."""
 
+from sklearn.base import ClassifierMixin as _ClassifierMixin
+
 from . import metrics, presets
-from ._discovery import all_estimators
 from ._version import __version__
 from .adaptive import AdaptiveOSLO
 from .baselines import (
@@ -92,3 +93,26 @@ __all__ = [
     "summarize",
     "tune_threshold",
 ]
+
+
+def all_estimators() -> list[tuple[str, type]]:
+    """List the open-set classifiers that the package exports.
+
+    Returns
+    -------
+    estimators : list of (name, class)
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from oslo_sklearn import all_estimators
+    >>> dict(all_estimators())["OSLO"]
+    <class 'oslo_sklearn.oslo.OSLO'>
+    """
+    found = sorted((name, globals()[name]) for name in __all__)
+    classes = ((name, cls) for name, cls in found if isinstance(cls, type))
+    return [
+        (name, cls)
+        for name, cls in classes
+        if issubclass(cls, _ClassifierMixin) and hasattr(cls, "transduce")
+    ]

@@ -70,7 +70,8 @@ def incomplete_results(docs: Path) -> list[str]:
     found = []
     for page in sorted(docs.glob("results/**/*.rst")):
         parts = re.findall(r"^\.\. (?:include|image|figure):: (\S+)", page.read_text(), re.M)
-        if not all((page.parent / part).exists() for part in parts):
+        paths = (docs / part[1:] if part[0] == "/" else page.parent / part for part in parts)
+        if not all(path.exists() for path in paths):
             found.append(page.relative_to(docs).as_posix())
     return found
 

@@ -86,7 +86,7 @@ def run(args) -> int:
 
 
 def _estimator(args):
-    from .._discovery import all_estimators
+    from .. import all_estimators
 
     methods = {name: cls for name, cls in all_estimators() if not hasattr(cls, "fit_base")}
     if args.method not in methods:
@@ -101,8 +101,7 @@ def _estimator(args):
 
 def _read(args):
     """Support, its labels, query, names of the query's rows (None: number them), failures."""
-    from ..features import load_image_folder
-    from ..features._folder import find_images
+    from ..features import find_images, load_image_folder
 
     sources = args.labelled, args.unlabelled
     extractor = None if all(map(is_feature_file, sources)) else make_extractor(args, args.out)

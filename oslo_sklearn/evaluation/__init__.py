@@ -5,6 +5,9 @@ from ._evaluate import evaluate
 from ._scorer import make_open_set_scorer, open_set_scorer
 from ._search import OSLOCV
 from ._summary import mean_and_half_width, summarize
+from ._tasks import LabelledPool as LabelledPool
+from ._tasks import cut_tasks as cut_tasks
+from ._tasks import draw_tasks as draw_tasks
 from ._threshold import tune_threshold
 
 __all__ = [

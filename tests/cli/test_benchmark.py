@@ -55,6 +55,7 @@ def test_table(features, tmp_path, capsys):
         "cache",
         "figures",
         "table_rows.csv",
+        "table_environment.csv",
         *(f"table.{suffix}" for suffix in suffixes),
     }
     rows = pd.read_csv(out / "table_rows.csv")

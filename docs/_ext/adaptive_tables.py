@@ -1,7 +1,4 @@
-"""Write the tables of ``docs/adaptive.rst`` out of the csv files of ``bench_adaptive.py``.
-
-Run ``python docs/results/adaptive_tables.py`` after ``adaptive_*.csv`` in this folder have changed.
-"""
+"""The tables of ``docs/adaptive.rst`` out of the csv files of ``bench_adaptive.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 SHARES = ("0.12", "0.25", "0.50", "0.75", "0.90")
 NAMES = {"cub": "birds", "grocery": "groceries", "Warbler": "warblers", "Sparrow": "sparrows"}
 TOP = ("OSLO", "AdaptiveOSLO", "share given", "EOL, share given")
@@ -20,7 +17,7 @@ TRANSDUCTIVE = ("LaplacianShot", "BDCSPN", "TIM", "PTMAP", "LRICI")
 def read(what):
     """Rows of a csv file by set, setting, shots, share and method, numbers as floats."""
     keys = ("set", "setting", "shots", "share", "method")
-    with (HERE / f"adaptive_{what}.csv").open() as file:
+    with (RESULTS / f"adaptive_{what}.csv").open() as file:
         return {
             tuple(row.pop(key) for key in keys): {k: float(v) for k, v in row.items() if v}
             for row in csv.DictReader(file)
@@ -176,8 +173,3 @@ def tables():
         "adaptive_weak.inc": weak_table(read("weak")),
         "adaptive_search.inc": search_table(read("search")),
     }
-
-
-if __name__ == "__main__":
-    for name, text in tables().items():
-        (HERE / name).write_text(text, encoding="utf-8")
