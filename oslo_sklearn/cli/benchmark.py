@@ -25,13 +25,21 @@ _RECIPES = {
     "queries": "query sets of several sizes",
     "imbalance": "few or many outliers; classes of unequal size",
     "ablation": "OSLO without its inlierness, and without its optimisation",
+    "piles": "classes absent or dominant, few outliers or none, without base data",
     "backbones": "several feature files side by side",
     "quality": "how well features separate classes: MIF and variance ratio",
 }
 _MANY_FILES = ("backbones", "quality")
+_OWN_METHODS = ("ablation", "piles")
 _NOTE = (
     "5-way tasks{setting}; {n_tasks} tasks per setting, mean ± 95 % half-width in percent, the "
     "best of a column in bold. Detectors take their labels from SimpleShot."
+)
+_PILES_NOTE = (
+    "A pile: query rows of each known class + of each of 5 unknown classes. {n_tasks} tasks per "
+    "pile, mean ± 95 % half-width in percent, the best of a pile in bold. Rejected: rows of known "
+    "classes that the automatic threshold rejects; found: rows of unknown classes that it rejects. "
+    "All methods with their defaults, none with base data."
 )
 
 
@@ -70,7 +78,7 @@ def _add_recipe(recipes, name, text):
     parser.add_argument("--tasks", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--jobs", type=int, help="processes for methods that run task by task")
-    if name != "ablation":
+    if name not in _OWN_METHODS:
         parser.add_argument("--methods", nargs="+", help="some methods only, such as kNN OSLO")
     if name == "queries":
         parser.add_argument(
@@ -152,7 +160,7 @@ def _rows(args, sets):
 def _tables(args, rows):
     """Tables of the rows, and the columns of settings."""
     from ..recipes import family_of
-    from ..report import ResultTable, metric_tables, sweep_tables
+    from ..report import ResultTable, metric_tables, pile_tables, sweep_tables
 
     if args.recipe == "quality":
         table = ResultTable(
@@ -169,6 +177,8 @@ def _tables(args, rows):
     if args.recipe == "imbalance":
         tables = sweep_tables(rows, x="value", by=["varied", "shots"], group_of=family_of)
         return tables, ["shots", "varied", "value"]
+    if args.recipe == "piles":
+        return pile_tables(rows), ["shots", "pile"]
     by = ["features", "shots"] if args.recipe == "backbones" else ["shots"]
     groups = None if args.recipe == "ablation" else family_of
     return metric_tables(rows, by=by, group_of=groups), by
@@ -196,6 +206,8 @@ def _figures(args, rows, sets):
 def _note(args) -> str:
     if args.recipe == "quality":
         return "MIF: mean imposture factor; rho: variance ratio. Lower is better for both."
+    if args.recipe == "piles":
+        return _PILES_NOTE.format(n_tasks=args.tasks)
     setting = {
         "broad": ", 15 query rows a class, 75 outliers from all other classes",
         "queries": ", 5 open classes of as many query rows as the known ones",

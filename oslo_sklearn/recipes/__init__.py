@@ -4,6 +4,7 @@ from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
 from ._methods import STRONG_BASELINE as STRONG_BASELINE
 from ._methods import family_of, paper_methods
+from ._piles import piles
 from ._quality import quality
 from ._queries import imbalance, queries
 from ._run import curves_file
@@ -20,6 +21,7 @@ __all__ = [
     "imbalance",
     "load_features",
     "paper_methods",
+    "piles",
     "quality",
     "queries",
     "save_features",
