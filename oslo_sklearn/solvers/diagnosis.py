@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,9 +14,11 @@ from .geometry import class_means, product, unit_rows
 # whose prototypes share out even queries unevenly.
 NARROW = 0.77
 NARROW_NOISE = 0.17  # subtracted, divided by the number of labelled rows a class
+BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which nothing is said
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
 FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
 NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
+_TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
 
 
 class Columns(NamedTuple):
@@ -42,7 +45,8 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
     Rows join the nearest prototype; nothing is centred, since the mean of a narrow query is what
     misleads. Outliers join any class, so that only the half of the rows that are closest to a
     prototype are counted. The effective number of classes is the exponential of the counts'
-    entropy, corrected for the number of rows (Miller and Madow).
+    entropy, corrected for the number of rows (Miller and Madow). A few rows prove nothing: equal
+    shares must be unlikely, too.
 
     Parameters
     ----------
@@ -51,18 +55,24 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
         Class indices; -1 for a row of no class.
     n_classes : int
     """
-    if n_classes == 1 or len(query) < n_classes:
-        return False  # so few rows are narrow by chance
+    if n_classes == 1:
+        return False
     rows = unit_rows(some_rows(query))
     prototypes = unit_rows(class_means(unit_rows(support)[None], labels[None], n_classes))
-    best, nearest = product(rows[None], prototypes.mT)[0].max(-1)
-    closer = nearest[best >= best.median()]
-    counts = torch.bincount(closer, minlength=n_classes).double()
-    counts = counts[counts > 0]
-    shares = counts / counts.sum()
-    entropy = -(shares * shares.log()).sum() + (len(counts) - 1) / (2 * counts.sum())
+    cosines = product(rows[None], prototypes.mT)[0]
+    best = cosines.amax(-1, keepdim=True)
+    joins = (cosines >= best - _TIE).double()
+    joins /= joins.sum(-1, keepdim=True)
+    counts = joins[best[:, 0] >= best.median()].sum(0)
+    n_rows = float(counts.sum())
+    shares = counts[counts > 0] / n_rows
+    entropy = float(-(shares * shares.log()).sum())
+    # Twice the log likelihood ratio against equal shares: chi-square if they are.
+    ratio = torch.tensor(n_rows * (math.log(n_classes) - entropy)).clamp_min(0)
+    p_value = torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)
+    effective = math.exp(entropy + (len(shares) - 1) / (2 * n_rows)) / n_classes
     n_shots = max(float((labels >= 0).sum()) / n_classes, 1.0)
-    return float(entropy.exp()) / n_classes < NARROW - NARROW_NOISE / n_shots
+    return effective < NARROW - NARROW_NOISE / n_shots and float(p_value) < BY_CHANCE
 
 
 def largest_columns(support: Tensor, query: Tensor) -> Columns:
