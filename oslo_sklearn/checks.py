@@ -83,8 +83,9 @@ def _assert_same_scores(estimator, found, expected):
     np.testing.assert_allclose(scale * found, scale * expected, rtol=0, atol=_SMALL)
 
 
-def _fit(estimator, **shape):
-    task = make_task(**shape)
+def _fit(estimator, n_shot=1):
+    # Some need more than one labelled row of a class.
+    task = make_task(n_shot=max(n_shot, getattr(estimator, "_least_shots", 1)))
     return clone(estimator).fit(task.support_X, task.support_y, task.query_X), task
 
 

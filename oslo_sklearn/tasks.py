@@ -88,9 +88,10 @@ class FewShotOpenSetSplit(BaseCrossValidator):
     With `dirichlet`, a task draws :math:`p \sim \mathrm{Dir}(a, \dots, a)` and class k gets
     :math:`p_k \cdot \mathtt{n\_way} \cdot \mathtt{n\_query}` query rows, rounded by largest
     remainders so that the total is always ``n_way * n_query`` (``n_present * n_query``, where
-    fewer classes occur). What a class has no rows for goes to the others in proportion to their shares. Open classes stay balanced: no method
-    models them one by one, and a fixed share of outliers keeps precision comparable between
-    tasks. Outliers of unequal classes are what ``open_set="broad"`` gives.
+    fewer classes occur). What a class has no rows for goes to the others in proportion to their
+    shares. Open classes stay balanced: no method models them one by one, and a fixed share of
+    outliers keeps precision comparable between tasks. Outliers of unequal classes are what
+    ``open_set="broad"`` gives.
 
     Task t depends on the seed, on t and on the class sizes only: raising `n_tasks` adds tasks
     and changes none, and renaming classes in the same sort order changes nothing. `n_present`

@@ -24,11 +24,15 @@ LAYERS = (
     {"_collections"},
     {"base", "preprocessing"},
     {"oslo", "adaptive", "baselines"},
-    {"detectors", "evaluation", "conformal"},
+    {"detectors", "_wrapped"},
+    {"conformal"},
+    {"discovery"},
+    {"evaluation"},
     {"presets", "checks"},
-    {"oslo_sklearn"},  # the public names
+    {"_public"},
+    {"oslo_sklearn"},  # the public names, loaded when asked for
     {"recipes", "plotting"},
-    {"report"},
+    {"report", "triage"},
     {"cli"},
     {"__main__"},
 )

@@ -17,8 +17,9 @@ for estimator in ESTIMATORS:
     fixed = {"random_state": 0, "head": "untrained", "n_estimators": 10}
     estimator.set_params(**{k: v for k, v in fixed.items() if k in estimator.get_params()})
 
-# Wrappers that calibrate need more labelled rows than the contract's tasks have.
+
 METHODS = [e for e in ESTIMATORS if isinstance(e, FewShotOpenSetClassifier)]
+WRAPPERS = [e for e in ESTIMATORS if not isinstance(e, FewShotOpenSetClassifier)]
 
 ARGUMENT_NAME = "fit's second argument is named support_y, which the check does not know"
 BATCH_DEPENDENT = "without a query at fit, the rows of a call are the query of the task it solves"
@@ -73,6 +74,17 @@ def name_and_check(check):
 @pytest.mark.parametrize("check", checks.CHECKS, ids=name_and_check)
 @pytest.mark.parametrize("estimator", METHODS, ids=lambda e: type(e).__name__)
 def test_the_contract(estimator, check):
+    check(estimator)
+
+
+# What wraps a method decides by other means than a threshold, and may refuse one labelled row.
+OF_METHODS = {checks.check_decision_follows_from_scores, checks.check_degenerate_tasks}
+OF_ALL = [check for check in checks.CHECKS if check not in OF_METHODS]
+
+
+@pytest.mark.parametrize("check", OF_ALL, ids=name_and_check)
+@pytest.mark.parametrize("estimator", WRAPPERS, ids=lambda e: type(e).__name__)
+def test_the_contract_of_what_wraps_a_method(estimator, check):
     check(estimator)
 
 

@@ -2,6 +2,7 @@
 
 from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
+from ._labelling import labelling
 from ._methods import STRONG_BASELINE as STRONG_BASELINE
 from ._methods import family_of, paper_methods
 from ._piles import piles
@@ -19,6 +20,7 @@ __all__ = [
     "curves_file",
     "family_of",
     "imbalance",
+    "labelling",
     "load_features",
     "paper_methods",
     "piles",

@@ -186,3 +186,11 @@ def test_piles(features, tmp_path, capsys):
     for line in ("15x5 + 2", "28 5 3 2 0 + 8"):
         lines = printed.split(f"| {line} |")[1].splitlines()[:4]
         assert sum(text.count("**") for text in lines) >= 8
+
+
+def test_labelling(features, tmp_path):
+    words = ["--labels", 0, 3, "--shots", 1, "--tasks", 4, "--out", tmp_path]
+    assert run("labelling", features / "toy.npz", *words) == 0
+    rows = pd.read_csv(tmp_path / "labelling_rows.csv")
+    assert len(rows) == 2 * 3 * 4
+    assert "data:image/svg+xml" in (tmp_path / "labelling.html").read_text()

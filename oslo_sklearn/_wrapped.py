@@ -7,8 +7,8 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from ..adaptive import AdaptiveOSLO
-from ..pipeline import fit_transformers, last_step, reach_last_step
+from .adaptive import AdaptiveOSLO
+from .pipeline import fit_transformers, last_step, reach_last_step
 
 
 def make_estimator(estimator, random_state, outlier_label=None):
