@@ -6,6 +6,8 @@ import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
+from .exceptions import TaskWarning
+
 
 def warn_of_no_convergence(estimator) -> None:
     """For ``_fit``, which ``fit`` calls."""
@@ -25,3 +27,35 @@ def warn_of_a_single_row(estimator) -> None:
         "fit(support_X, support_y, query_X) first.",
         stacklevel=5,
     )
+
+
+def warn_of_unscaled_columns(estimator, columns) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    name = type(estimator).__name__
+    _warn_of_task(
+        f"{columns.n_largest} of the {columns.n_columns} columns hold {100 * columns.share:.0f} % "
+        f"of the features' variance, so that {name} hardly sees the others: scale the columns, "
+        f"for example by make_open_set_pipeline(StandardScaler(), {name}())."
+    )
+
+
+def warn_of_a_narrow_query(estimator) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"Most of the {len(estimator.classes_)} classes seem to have next to no rows in the query, "
+        f"whose mean is then not a centre: use AdaptiveOSLO(), or give {type(estimator).__name__} "
+        "the mean of other data of the same kind as its center."
+    )
+
+
+def warn_of_an_open_mix(estimator, differing) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"{type(estimator).__name__} cannot tell whether the classes are even in the query or some "
+        f"are absent, and {100 * differing:.0f} % of the answers depend on it: if you know, set "
+        'class_share="balanced" or class_share="free".'
+    )
+
+
+def _warn_of_task(message) -> None:
+    warnings.warn(message, TaskWarning, stacklevel=6)

@@ -10,9 +10,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ._decision import Zero
 from ._docs import shared_docs
+from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import AdaptiveModel, answer_rows, solve_adaptive
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
+from .solvers.diagnosis import largest_columns, some_rows
 from .solvers.geometry import cell_center, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -20,6 +22,11 @@ from .solvers.prototype_descent import start_prototypes
 _ANSWERS_FROM = ("weights", "intercepts", "belief", "prototypes", "trust")
 # The mixes of classes that are tried: rho > 0 evens the classes out, rho < 0 lets them be absent.
 _BALANCES = {"auto": (9.0, -0.5), "balanced": (9.0,), "free": (0.0,)}
+
+# Belief in even classes between which the mix is open, and the share of answers that must depend
+# on it for a warning.
+_UNSURE = (0.3, 0.7)
+_DIFFERING = 0.2
 
 
 @shared_docs
@@ -207,7 +214,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             max_iter=self.max_iter,
         )
         state = {name: getattr(solved, name) for name in _ANSWERS_FROM}
-        state |= {"share": solved.share, "evenness": solved.evenness}
+        state |= {name: getattr(solved, name) for name in ("share", "evenness", "is_even")}
         return Solution(state, prototypes=solved.prototypes, objective=solved.objective)
 
     def _solve_indexed(self, pool, tasks):
@@ -238,6 +245,30 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             labels=found.label_logits.argmax(-1),
             inlierness=torch.sigmoid(-found.scores),
         )
+
+    def _warn_of_task(self, support, codes, query):
+        columns = largest_columns(support, query)
+        if columns.are_unscaled:
+            warn_of_unscaled_columns(self, columns)
+        least, most = _UNSURE
+        if least < self._state["evenness"] < most:
+            differing = self._share_that_depends_on_mix(some_rows(query))
+            if differing > _DIFFERING:
+                warn_of_an_open_mix(self, differing)
+
+    def _share_that_depends_on_mix(self, rows) -> float:
+        """Share of rows that even and uneven classes give another label or decision."""
+        state, rows, device, dtype = self._state_for(rows)
+        is_even, belief = state["is_even"], state["belief"]
+        even, uneven = (
+            self._infer_tiles(state | {"belief": belief * weight}, rows, device, dtype)
+            for weight in (is_even, 1 - is_even)
+        )
+        is_unknown = even.outlierness > 0
+        differs = (is_unknown != (uneven.outlierness > 0)) | (
+            ~is_unknown & (even.labels != uneven.labels)
+        )
+        return float(differs.double().mean())
 
     def _keep_query_attributes(self, solution, answer) -> None:
         super()._keep_query_attributes(solution, answer)

@@ -113,6 +113,7 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
             self._keep_query_attributes(solution, answer)
             self.labels_ = self._label(answer)
             self._scores = Scores(self.outlierness_)
+            self._warn_of_task(support, codes, query)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -122,6 +123,9 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
             self._keep_state(solution)
         if not getattr(self, "converged_", True) and self.tol > 0:
             warn_of_no_convergence(self)
+
+    def _warn_of_task(self, support: Tensor, codes: np.ndarray, query: Tensor) -> None:
+        """Warn where the task that was just solved is not one for this method."""
 
     def _check_params(self) -> None:
         self._check_constraints(self._parameter_constraints)
