@@ -21,6 +21,7 @@ MODULES = {
     "plotting": "Figures",
     "recipes": "The paper's experiments",
     "report": "Reports of results",
+    "exceptions": "Warnings",
 }
 SECTIONS = {  # by the module that defines a name, below the package
     "oslo": "Transductive and inductive methods",
