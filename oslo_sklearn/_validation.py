@@ -13,6 +13,10 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from ._devices import enough_threads
 from ._threshold import check_label_kind
 
+_PIPELINE_HINT = (
+    " If this is a pipeline, its transformers have not seen the query: use make_open_set_pipeline, "
+    'or transform_input=["query_X"].'
+)
 _FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
 _MARGIN = 64  # between the largest value and the largest float
 
@@ -35,7 +39,8 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
         if name in str(error):
             raise
         kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(f"{name}: {error}") from error
+        hint = _PIPELINE_HINT if name == "query_X" and "is expecting" in str(error) else ""
+        raise kind(f"{name}: {error}{hint}") from error
     dtype = getattr(estimator, "dtype", None)
     if dtype is not None and np.dtype(dtype) == np.float32 and rows.dtype == torch.float64:
         rows = rows.float()

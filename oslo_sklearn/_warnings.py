@@ -29,6 +29,26 @@ def warn_of_a_single_row(estimator) -> None:
     )
 
 
+def warn_of_refit(splitter, caller) -> None:
+    """For ``get_n_splits`` of a splitter of tasks, whose caller may be a search that refits."""
+    if getattr(caller, "cv", None) is splitter and getattr(caller, "refit", False):
+        warnings.warn(
+            f"{type(caller).__name__}(refit={caller.refit!r}) will fit the best parameters on all "
+            "rows at once, which is not a task. Set refit=False, and fit an estimator with "
+            "best_params_ on your own task.",
+            stacklevel=5,
+        )
+
+
+def warn_of_another_scale(ratio: float) -> None:
+    """For ``_warn_of_scale``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"The rows of query_X are {ratio:.2g} times as long as those of support_X (median "
+        "lengths). In a pipeline, this means that the query was not transformed: use "
+        'make_open_set_pipeline, or transform_input=["query_X"] of the Pipeline.'
+    )
+
+
 def warn_of_unscaled_columns(estimator, columns) -> None:
     """For ``_warn_of_task``, which ``_fit`` calls."""
     name = type(estimator).__name__

@@ -1,6 +1,7 @@
 """Few-shot open-set tasks as index sets into a pool of labelled rows."""
 
 import numbers
+import sys
 import warnings
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from ._validation import encode_labels
+from ._warnings import warn_of_refit
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
 _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
@@ -152,6 +154,8 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         -------
         n_splits : int
         """
+        # A search tells its splitter nothing else than that it asks for this number.
+        warn_of_refit(self, sys._getframe(1).f_locals.get("self"))
         return self.n_tasks
 
     def split(self, X, y=None, groups=None):

@@ -117,7 +117,7 @@ def test_columns_of_one_kind_do_not_warn(scale):
     for method in (OSLO, AdaptiveOSLO):
         assert not messages(method(), *task)
     assert not messages(OSLO(), np.ones((2, 4)), [0, 1], np.ones((5, 4)))
-    assert not messages(OSLO(), np.array([[1.0, 900.0], [2.0, -900.0]]), [0, 1], np.eye(2))
+    assert not messages(OSLO(), np.array([[1.0, 900.0], [2.0, -900.0]]), [0, 1], 900 * np.eye(2))
 
 
 def test_an_open_mix_warns_where_answers_depend_on_it(monkeypatch):

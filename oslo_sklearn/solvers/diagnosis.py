@@ -39,6 +39,15 @@ def some_rows(query: Tensor) -> Tensor:
     return query[:: -(-len(query) // MOST_ROWS)] if len(query) else query
 
 
+def size_ratio(support: Tensor, query: Tensor) -> float:
+    """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
+    of_support, of_query = (
+        float(torch.linalg.vector_norm(rows, dim=1).median())
+        for rows in (support, some_rows(query))
+    )
+    return of_query / of_support if of_support > 0 and of_query > 0 else 1.0
+
+
 def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
     """Whether most classes get next to no rows of the query.
 

@@ -127,6 +127,11 @@ def test_method_and_threshold(features, task):
     assert sum(row["is_outlier"] == "True" for row in read()) == expected.is_outlier.sum()
 
 
+@pytest.mark.parametrize("spelling", ["adaptiveoslo", "knndetector", "kNN", "K-NN", "bd-cspn"])
+def test_methods_have_any_spelling_that_the_benchmark_takes(features, spelling):
+    assert run_triage("labelled.npz", "pile.npz", "--method", spelling) == 0
+
+
 def test_seeded_methods_decide_the_same_twice(features):
     for name in ("a.csv", "b.csv"):
         assert run_triage("labelled.npz", "pile.npz", "--method", "PROSER", "--out", name) == 0
