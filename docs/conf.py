@@ -8,7 +8,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+import claims  # noqa: E402
 import generate  # noqa: E402
+import results  # noqa: E402
 
 import oslo_sklearn  # noqa: E402
 
@@ -30,6 +32,8 @@ if importlib.util.find_spec("latex2mathml"):
 else:
     extensions.append("sphinx.ext.mathjax")
 exclude_patterns = ["_build", "_ext", "_templates", "**.ipynb", "auto_examples/*.py"]
+results.write_results(HERE / "generated" / "results")
+claims.check_all()
 for page in generate.incomplete_results(HERE):
     print(f"left out, its tables or figures are not at hand: {page}")
     exclude_patterns.append(page)

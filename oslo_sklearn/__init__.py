@@ -1,94 +1,27 @@
 """Few-shot open-set recognition for scikit-learn: OSLO and the baselines of its study."""
 
-from . import metrics, presets
-from ._discovery import all_estimators
-from ._version import __version__
-from .adaptive import AdaptiveOSLO
-from .baselines import (
-    BDCSPN,
-    EOL,
-    FEAT,
-    LRICI,
-    OSTIM,
-    PEELER,
-    PROSER,
-    PTMAP,
-    RPL,
-    TANE,
-    TIM,
-    BaselinePlusPlus,
-    LaplacianShot,
-    OpenMax,
-    SimpleShot,
-    SnatcherF,
-)
-from .conformal import ConformalOpenSetClassifier
-from .detectors import (
-    COPODDetector,
-    HBOSDetector,
-    IForestDetector,
-    KNNDetector,
-    OCSVMDetector,
-    OutlierDetector,
-    PCADetector,
-    StrongBaseline,
-)
-from .evaluation import (
-    OSLOCV,
-    evaluate,
-    make_open_set_scorer,
-    open_set_scorer,
-    summarize,
-    tune_threshold,
-)
-from .features import TimmFeatureExtractor, load_image_folder
-from .oslo import OSLO
-from .pipeline import make_open_set_pipeline
-from .preprocessing import CenterNormalize, PowerTransform
-from .tasks import FewShotOpenSetSplit
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BDCSPN",
-    "EOL",
-    "FEAT",
-    "LRICI",
-    "OSLO",
-    "OSLOCV",
-    "OSTIM",
-    "PEELER",
-    "PROSER",
-    "PTMAP",
-    "RPL",
-    "TANE",
-    "TIM",
-    "AdaptiveOSLO",
-    "BaselinePlusPlus",
-    "COPODDetector",
-    "CenterNormalize",
-    "ConformalOpenSetClassifier",
-    "FewShotOpenSetSplit",
-    "HBOSDetector",
-    "IForestDetector",
-    "KNNDetector",
-    "LaplacianShot",
-    "OCSVMDetector",
-    "OpenMax",
-    "OutlierDetector",
-    "PCADetector",
-    "PowerTransform",
-    "SimpleShot",
-    "SnatcherF",
-    "StrongBaseline",
-    "TimmFeatureExtractor",
-    "__version__",
-    "all_estimators",
-    "evaluate",
-    "load_image_folder",
-    "make_open_set_pipeline",
-    "make_open_set_scorer",
-    "metrics",
-    "open_set_scorer",
-    "presets",
-    "summarize",
-    "tune_threshold",
-]
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from ._public import *  # noqa: F403
+    from ._public import __all__ as __all__
+
+
+def __getattr__(name: str):
+    # Torch and scikit-learn take seconds to load: `python -m oslo_sklearn --help` should not.
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Not `from . import _public`: that asks for the attribute first, which is this function.
+    public = import_module(f"{__name__}._public")
+    if hasattr(public, name):
+        return globals().setdefault(name, getattr(public, name))
+    if name in globals():  # a submodule that was loaded on the way
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -13,17 +13,38 @@ def write_whole(path, write) -> Path:
 
     Under its name the file is whole or as it was before, whenever the process is killed.
     """
-    path = Path(os.path.abspath(os.fspath(path)))
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    return write_together([(path, write)])[0]
+
+
+def write_together(files) -> list[Path]:
+    """The same for pairs of a path and its ``write``, all finished before the first is in place.
+
+    An exception or Ctrl-C does not part them: all are as before, or all are new.
+    """
+    paths = [Path(os.path.abspath(os.fspath(path))) for path, _ in files]
+    unfinished = [path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp") for path in paths]
     try:
-        with open(unfinished, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        for name, (_, write) in zip(unfinished, files, strict=True):
+            with open(name, "xb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+        try:
+            _put_in_place(unfinished, paths)
+        except BaseException:
+            if not unfinished[0].exists():  # the first has its place: go on, then stop
+                _put_in_place(unfinished, paths)
+            raise
     finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+        for name in unfinished:
+            name.unlink(missing_ok=True)
+    return paths
+
+
+def _put_in_place(unfinished: list[Path], paths: list[Path]) -> None:
+    for name, path in zip(unfinished, paths, strict=True):
+        if name.exists():
+            os.replace(name, path)
 
 
 def content_digest(*parts, size: int = 16) -> str:

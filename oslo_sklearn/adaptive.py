@@ -61,7 +61,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step
     solves for the weights exactly, then for q, whose intercepts take two Newton steps a time.
 
-    Six shares b and two mixes of classes (even, and uneven with some absent) make twelve
+    Seven shares b and two mixes of classes (even, and uneven with some absent) make fourteen
     hypotheses. After three steps they are judged: by how sharply the query parts, by the share of
     rows whose best cosine is no better than chance, and by whether labelled rows lie in the middle
     of the rows that joined them. The best six are fitted to the end, and their probabilities are
@@ -309,8 +309,10 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def _keep_query_attributes(self, solution, answer) -> None:
         super()._keep_query_attributes(solution, answer)
-        is_told = self._given_share() is not None or len(self.outlierness_) > 1
-        self.outlier_share_ = float(solution.state["share"][0]) if is_told else math.nan
+        self.outlier_share_ = self._given_share()
+        if self.outlier_share_ is None:
+            is_told = len(self.outlierness_) > 1
+            self.outlier_share_ = float(solution.state["share"][0]) if is_told else math.nan
 
 
 def _is_large(query, n_classes: int) -> bool:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
+# Two workers share the machine: threads of their own would only wait for each other. Set before
+# NumPy and torch start theirs, and handed on to the processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import hypothesis
 import numpy as np
 import pytest
+import torch
 from helpers import DATA, make_task
+
+torch.set_num_threads(1)
 
 hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=60, database=None

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+
+from oslo_sklearn.checks import make_task
+
+__all__ = ["DATA", "all_pairs", "assert_same_answers", "make_task", "oslo_transcription"]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-class FewShotTask(NamedTuple):
-    support_X: np.ndarray
-    support_y: np.ndarray
-    query_X: np.ndarray
-    query_y: np.ndarray  # n_way and above: outliers
+def all_pairs(**values) -> list[tuple]:
+    """Combinations that hold every pair of values of two parameters, in place of the product.
 
+    Greedy, and the same on every call: of all combinations, each time the one with most new pairs.
+    """
+    combinations = list(product(*values.values()))
 
-def make_task(
-    seed=0, n_way=5, n_shot=1, n_query=15, n_open=5, n_features=64, spread=0.8, dtype=np.float32
-) -> FewShotTask:
-    """Gaussian classes around random directions, with an offset that centring has to remove."""
-    rng = np.random.default_rng(seed)
-    means = rng.normal(size=(n_way + n_open, n_features)) + 3.0
-    support_y = np.repeat(np.arange(n_way), n_shot)
-    query_y = np.repeat(np.arange(n_way + n_open), n_query)
+    def pairs(combination):
+        numbered = [(i, repr(value)) for i, value in enumerate(combination)]
+        return set(itertools.combinations(numbered, 2))
 
-    def rows(labels):
-        return (means[labels] + spread * rng.normal(size=(len(labels), n_features))).astype(dtype)
-
-    return FewShotTask(rows(support_y), support_y, rows(query_y), query_y)
+    left, chosen = set().union(*map(pairs, combinations)), []
+    while left:
+        best = max(combinations, key=lambda one: len(pairs(one) & left))
+        chosen.append(best)
+        left -= pairs(best)
+    return chosen
 
 
 def oslo_transcription(

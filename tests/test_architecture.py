@@ -5,67 +5,124 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 import oslo_sklearn
 
 PACKAGE = Path(oslo_sklearn.__file__).parent
 ROOT = PACKAGE.parent
 
-# Rooms from the first to the last that data walks through; none looks ahead.
-FORBIDDEN = {
-    "solvers": {"sklearn", "oslo_sklearn.base", "oslo_sklearn.metrics", "oslo_sklearn.evaluation"},
-    "baselines": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
-    "detectors": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
-    "conformal": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.plotting"},
-    "training": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.base"},
-    "features": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.base"},
-    "metrics": {"oslo_sklearn.evaluation", "oslo_sklearn.plotting", "oslo_sklearn.base"},
-    "evaluation": {"oslo_sklearn.plotting"},
-    "base.py": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.tasks"},
-    "oslo.py": {"oslo_sklearn.metrics", "oslo_sklearn.evaluation", "oslo_sklearn.tasks"},
-}
+# From the first layer to the last. Every module or package directly below `oslo_sklearn` stands in
+# one of them, and imports, also those inside functions, go to layers above it in this list only.
+LAYERS = (
+    {"_version", "_files", "_optional", "_devices", "_decision", "_threshold", "_warnings"},
+    {"solvers", "pipeline"},
+    {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
+    {"_results", "metrics", "tasks"},
+    {"_solving", "_dask", "training"},
+    {"_collections"},
+    {"base", "preprocessing"},
+    {"oslo", "adaptive", "baselines"},
+    {"detectors", "_wrapped"},
+    {"conformal"},
+    {"discovery"},
+    {"evaluation"},
+    {"presets", "checks"},
+    {"_public"},
+    {"oslo_sklearn"},  # the public names, loaded when asked for
+    {"recipes", "plotting"},
+    {"report", "triage"},
+    {"cli"},
+    {"__main__"},
+)
+LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
 
-def imported_names(path: Path) -> set[str]:
-    """Absolute names of all modules that a file imports, also inside functions."""
-    names = set()
-    package = ".".join(path.relative_to(ROOT).with_suffix("").parts[:-1])
+def find_modules() -> dict[str, Path]:
+    """Files by the names they are imported under."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = find_modules()
+
+
+def imported_names(name: str) -> set[str]:
+    """Absolute names of all modules that a module imports, also inside functions."""
+    path, names = MODULES[name], set()
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package.split(".")[: len(package.split(".")) - node.level + 1]
-            module = ".".join([*base, node.module or ""]) if node.level else node.module
-            names.add(module.rstrip("."))
-            names.update(f"{module.rstrip('.')}.{alias.name}" for alias in node.names)
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                names.add(whole if whole in MODULES else module)
     return names
 
 
-def offences(path: Path, forbidden: set[str]) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for name in sorted(imported_names(path))
-        if any(name == bad or name.startswith(f"{bad}.") for bad in forbidden)
+IMPORTS = {name: imported_names(name) for name in MODULES}
+OWN = {name: found & set(MODULES) for name, found in IMPORTS.items()}
+
+
+def unit(name: str) -> str:
+    """What stands in a layer: the module or package directly below `oslo_sklearn`, or itself."""
+    return name.split(".")[1] if "." in name else name
+
+
+def test_every_module_has_a_layer():
+    found = {unit(name) for name in MODULES}
+    assert found - set(LEVEL) == set(), "name the layer of a new module in LAYERS"
+    assert set(LEVEL) - found == set(), "gone from the package"
+    assert sum(map(len, LAYERS)) == len(LEVEL), "in two layers"
+
+
+def test_imports_go_down_only():
+    upward = [
+        f"{name} imports {other}"
+        for name, others in OWN.items()
+        for other in sorted(others)
+        if unit(other) != unit(name) and LEVEL[unit(other)] >= LEVEL[unit(name)]
     ]
+    assert not upward
 
 
-@pytest.mark.parametrize("room", FORBIDDEN)
-def test_no_room_looks_ahead(room):
-    files = [PACKAGE / room] if room.endswith(".py") else sorted((PACKAGE / room).rglob("*.py"))
-    assert files
-    assert not [line for path in files for line in offences(path, FORBIDDEN[room])]
-
-
-def test_nothing_below_the_command_line_imports_it():
-    below = [
-        path
-        for path in PACKAGE.rglob("*.py")
-        if path.parent.name != "cli" and path.name != "__main__.py"
+def test_no_package_imports_private_modules_of_another():
+    """Modules directly below `oslo_sklearn` belong to all of it."""
+    private = [
+        f"{name} imports {other}"
+        for name, others in OWN.items()
+        for other in sorted(others)
+        if unit(other) != unit(name) and any(p.startswith("_") for p in other.split(".")[2:])
     ]
-    assert not [line for path in below for line in offences(path, {"oslo_sklearn.cli"})]
+    assert not private
+
+
+def test_no_cycles():
+    """Not even of imports inside functions: each module can be read after those it imports."""
+    # A package's own modules name it to reach their neighbours.
+    graph = {
+        name: {other for other in others if not name.startswith(f"{other}.")}
+        for name, others in OWN.items()
+    }
+    assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+def test_solvers_are_pure():
+    """Functions on tensors, which know nothing of scikit-learn."""
+    solvers = [name for name in MODULES if name.startswith("oslo_sklearn.solvers")]
+    assert len(solvers) > 10
+    roots = {found.partition(".")[0] for name in solvers for found in IMPORTS[name]}
+    assert "sklearn" not in roots
+    assert roots <= set(sys.stdlib_module_names) | {
+        *("oslo_sklearn", "numpy", "torch", "scipy", "numba", "threadpoolctl")
+    }
 
 
 def test_files_stay_small():

@@ -1,17 +1,15 @@
-"""scikit-learn's own estimator checks, in both modes of transduction, over every estimator."""
+"""scikit-learn's checks, in both modes of transduction, and ours over every estimator."""
 
 from __future__ import annotations
 
-import pickle
-
-import joblib
 import numpy as np
 import pytest
-from helpers import make_task
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oslo_sklearn
+from oslo_sklearn import checks
+from oslo_sklearn.base import FewShotOpenSetClassifier
 
 ESTIMATORS = [cls() for _, cls in oslo_sklearn.all_estimators()]
 for estimator in ESTIMATORS:
@@ -20,11 +18,8 @@ for estimator in ESTIMATORS:
     estimator.set_params(**{k: v for k, v in fixed.items() if k in estimator.get_params()})
 
 
-def make_task_for(estimator, n_shot=1):
-    """A task with as many labelled rows as the estimator needs."""
-    least = 2 if isinstance(estimator, oslo_sklearn.ConformalOpenSetClassifier) else 1
-    return make_task(n_shot=max(n_shot, least))
-
+METHODS = [e for e in ESTIMATORS if isinstance(e, FewShotOpenSetClassifier)]
+WRAPPERS = [e for e in ESTIMATORS if not isinstance(e, FewShotOpenSetClassifier)]
 
 ARGUMENT_NAME = "fit's second argument is named support_y, which the check does not know"
 BATCH_DEPENDENT = "without a query at fit, the rows of a call are the query of the task it solves"
@@ -64,85 +59,91 @@ def test_sklearn_checks_at_fit(estimator, check):
     check(estimator)
 
 
-def assert_same_scores(estimator, found, expected):
-    """Equal to the contract's tolerance, in units of log p."""
-    scale = getattr(estimator, "lambda_xi", 1.0)
-    np.testing.assert_allclose(scale * found, scale * expected, rtol=0, atol=1e-4)
+VARIANTS = [
+    oslo_sklearn.OpenMax(None),
+    oslo_sklearn.OSLO(likelihood="gaussian"),
+    oslo_sklearn.OSLO(center=None),
+    oslo_sklearn.OSLO(likelihood="gaussian", center=None),
+]
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
-class TestContract:
-    @pytest.mark.parametrize("n_shot", [1, 3])
-    def test_replay_equals_transduction(self, estimator, n_shot):
-        task = make_task_for(estimator, n_shot)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        assert_same_scores(estimator, estimator.score_samples(task.query_X), estimator.outlierness_)
-        np.testing.assert_array_equal(estimator.predict(task.query_X), estimator.labels_)
+def name_and_check(check):
+    return check.__name__.removeprefix("check_")
 
-    def test_rows_are_answered_one_by_one_after_a_fit_with_query(self, estimator):
-        task = make_task(n_shot=2)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        some = np.random.default_rng(0).permutation(len(task.query_X))[:7]
-        found = estimator.transduce(task.query_X[some])
-        assert_same_scores(estimator, found.outlierness, estimator.outlierness_[some])
-        np.testing.assert_array_equal(found.labels, estimator.labels_[some])
-        alone = estimator.score_samples(task.query_X[:1])
-        assert_same_scores(estimator, alone, estimator.outlierness_[:1])
 
-    def test_deferred_equals_fit_time(self, estimator):
-        task = make_task(n_shot=2)
-        at_fit = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        later = clone(estimator).fit(task.support_X, task.support_y)
-        found = later.transduce(task.query_X)
-        assert_same_scores(estimator, found.outlierness, at_fit.outlierness_)
-        np.testing.assert_array_equal(found.labels, at_fit.labels_)
-        np.testing.assert_array_equal(found.is_outlier, at_fit.transduce(task.query_X).is_outlier)
-        np.testing.assert_allclose(
-            found.proba, at_fit.predict_proba(task.query_X), rtol=0, atol=2e-3
-        )
+@pytest.mark.parametrize("check", checks.CHECKS, ids=name_and_check)
+@pytest.mark.parametrize("estimator", METHODS, ids=lambda e: type(e).__name__)
+def test_the_contract(estimator, check):
+    check(estimator)
 
-    def test_refit_without_query_forgets_the_query(self, estimator):
-        task = make_task_for(estimator)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        assert estimator.labels_.shape == (150,)
-        estimator.fit(task.support_X, task.support_y)
-        for name in ("labels_", "outlierness_", "assignments_", "prototypes_", "threshold_"):
-            assert not hasattr(estimator, name), name
-        assert estimator.n_iter_ >= 1
 
-    def test_probabilities_agree_with_labels(self, estimator):
-        task = make_task(n_shot=2)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        proba = estimator.predict_proba(task.query_X)
-        np.testing.assert_allclose(proba.sum(1), 1, atol=1e-5)
-        assert proba.min() >= 0
-        np.testing.assert_array_equal(estimator.classes_[proba.argmax(1)], estimator.labels_)
+# What wraps a method decides by other means than a threshold, and may refuse one labelled row.
+OF_METHODS = {checks.check_decision_follows_from_scores, checks.check_degenerate_tasks}
+OF_ALL = [check for check in checks.CHECKS if check not in OF_METHODS]
 
-    @pytest.mark.parametrize("dumps", [pickle.dumps, None], ids=["pickle", "joblib"])
-    def test_survives_storage(self, estimator, dumps, tmp_path):
-        task = make_task_for(estimator)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        if dumps:
-            loaded = pickle.loads(dumps(estimator))
-        else:
-            joblib.dump(estimator, tmp_path / "estimator")
-            loaded = joblib.load(tmp_path / "estimator", mmap_mode="r")
-        expected = estimator.score_samples(task.query_X)
-        np.testing.assert_array_equal(loaded.score_samples(task.query_X), expected)
 
-    def test_failed_fit_changes_nothing(self, estimator):
-        task = make_task_for(estimator)
-        estimator = clone(estimator).fit(task.support_X, task.support_y, task.query_X)
-        before = dict(vars(estimator))
-        bad = np.full((3, 7), np.nan)
-        with pytest.raises(ValueError, match="query_X"):
-            estimator.fit(task.support_X[:, :7], task.support_y, bad)
-        assert vars(estimator) == before
+@pytest.mark.parametrize("check", OF_ALL, ids=name_and_check)
+@pytest.mark.parametrize("estimator", WRAPPERS, ids=lambda e: type(e).__name__)
+def test_the_contract_of_what_wraps_a_method(estimator, check):
+    check(estimator)
 
-    def test_same_answer_twice(self, estimator):
-        task = make_task_for(estimator)
-        scores = [
-            clone(estimator).fit(task.support_X, task.support_y, task.query_X).outlierness_
-            for _ in range(2)
-        ]
-        np.testing.assert_array_equal(*scores)
+
+@pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
+def test_variants_answer_degenerate_tasks(estimator):
+    checks.check_degenerate_tasks(estimator)
+
+
+UNNORMALISED = [e for e in METHODS if "normalize" in e.get_params()]
+
+
+@pytest.mark.parametrize("estimator", UNNORMALISED, ids=lambda e: type(e).__name__)
+def test_rows_that_keep_their_lengths_are_answered(estimator):
+    checks.check_degenerate_tasks(clone(estimator).set_params(normalize=False))
+
+
+@pytest.mark.parametrize("estimator", METHODS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("case", ["one row", "all rows equal", "all rows zero"])
+def test_only_components_need_two_different_rows(estimator, case):
+    support, labels, query = checks.make_degenerate_tasks()[case]
+    if isinstance(estimator, oslo_sklearn.PCADetector):
+        with pytest.raises(ValueError, match="two different rows in support_X"):
+            clone(estimator).fit(support, labels, query)
+    else:
+        assert np.isfinite(clone(estimator).fit(support, labels, query).outlierness_).all()
+
+
+class Careless(oslo_sklearn.SimpleShot):
+    """Each breaks one line of the contract."""
+
+
+class Forgetful(Careless):
+    def fit(self, support_X, support_y=None, query_X=None):
+        self.query_ = query_X if query_X is not None else getattr(self, "query_", None)
+        return super().fit(support_X, support_y, self.query_)
+
+
+class Random(Careless):
+    def score_samples(self, X):
+        return super().score_samples(X) + np.random.default_rng().normal()
+
+
+class Upside(Careless):
+    def transduce(self, X):
+        found = super().transduce(X)
+        found.is_outlier = ~found.is_outlier
+        return found
+
+
+class Overflowing(Careless):
+    def fit(self, support_X, support_y=None, query_X=None):
+        super().fit(support_X, support_y, query_X)
+        if query_X is not None:
+            with np.errstate(all="ignore"):
+                self.outlierness_ = self.outlierness_ / np.ptp(self.outlierness_)
+        return self
+
+
+@pytest.mark.parametrize("estimator", [Forgetful(), Random(), Upside(), Overflowing()], ids=repr)
+def test_a_broken_estimator_is_found_out(estimator):
+    with pytest.raises(AssertionError):
+        checks.check_open_set_estimator(estimator)

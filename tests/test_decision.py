@@ -12,6 +12,7 @@ from sklearn.base import clone
 from oslo_sklearn import OSLO, all_estimators
 from oslo_sklearn._decision import Contamination, Otsu, Scores
 from oslo_sklearn._threshold import mark_outliers
+from oslo_sklearn.base import FewShotOpenSetClassifier
 
 SCORES = arrays(np.float64, st.integers(2, 40), elements=st.floats(-50, 50, width=16))
 
@@ -130,8 +131,11 @@ def test_marking_leaves_the_labels_alone():
     np.testing.assert_array_equal(labels, [1, 2, 3])
 
 
-@pytest.mark.parametrize(("name", "cls"), all_estimators())
-def test_docs_quote_the_rule_of_the_method(name, cls):
+METHODS = [cls for _, cls in all_estimators() if issubclass(cls, FewShotOpenSetClassifier)]
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_docs_quote_the_rule_of_the_method(cls):
     words = " ".join(cls.__doc__.split())
     assert f'``"auto"``: {cls._decision.sentence}' in words
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 import oslo_sklearn
 from oslo_sklearn import OSLO, KNNDetector, SimpleShot
+from oslo_sklearn.base import FewShotOpenSetClassifier
 
 TASK = make_task(n_shot=2)
 NEGATIVES = TASK.query_X[-4:]
@@ -18,8 +19,13 @@ Y = np.concatenate([[-1, -1], TASK.support_y, [-1, -1]])
 SETTINGS = {"outlier_label": -1, "random_state": 0, "head": "untrained", "n_estimators": 10}
 
 
-@pytest.mark.parametrize(("name", "cls"), oslo_sklearn.all_estimators())
-def test_negatives_make_no_class(name, cls):
+METHODS = [
+    cls for _, cls in oslo_sklearn.all_estimators() if issubclass(cls, FewShotOpenSetClassifier)
+]
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_negatives_make_no_class(cls):
     known = cls().get_params()
     estimator = cls(**{k: v for k, v in SETTINGS.items() if k in known})
     estimator.fit(S, Y, TASK.query_X)

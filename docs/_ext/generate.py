@@ -28,6 +28,7 @@ SECTIONS = {  # by the module that defines a name, below the package
     "baselines": "Transductive and inductive methods",
     "detectors": "Detectors",
     "conformal": "Decisions with a guarantee",
+    "discovery": "The unknown",
     "pipeline": "Pipelines, tasks and evaluation",
     "tasks": "Pipelines, tasks and evaluation",
     "evaluation": "Pipelines, tasks and evaluation",
@@ -40,6 +41,7 @@ EXAMPLES = (
     "plot_prototype_path",
     "plot_thresholds",
     "plot_decisions",
+    "plot_discover_digits",
     "plot_grid_search",
     "plot_images",
     "plot_all_methods",
@@ -70,7 +72,8 @@ def incomplete_results(docs: Path) -> list[str]:
     found = []
     for page in sorted(docs.glob("results/**/*.rst")):
         parts = re.findall(r"^\.\. (?:include|image|figure):: (\S+)", page.read_text(), re.M)
-        if not all((page.parent / part).exists() for part in parts):
+        paths = (docs / part[1:] if part[0] == "/" else page.parent / part for part in parts)
+        if not all(path.exists() for path in paths):
             found.append(page.relative_to(docs).as_posix())
     return found
 

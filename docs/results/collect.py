@@ -8,23 +8,18 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+FIGURES = ("roc_1shot", "oscr_1shot", "scores", "map")
 LARGEST = 100_000  # bytes of a file that may be committed
 
 
 def collect(name, report):
-    """Tables, means and figures of a report; rows and pages stay where they are."""
-    for path in sorted(report.glob("*.rst")):
-        recipe = path.stem
-        # Not .rst: a fragment is no page of its own.
-        shutil.copy(path, HERE / f"{name}_{recipe}.inc")
-        for suffix in (".csv", ".md", ".tex"):
-            shutil.copy(path.with_suffix(suffix), HERE / f"{name}_{recipe}{suffix}")
-        entries = path.with_suffix(".md").read_text().rpartition("\n\n")[2]
-        lines = [line[2:].split(": ", 1) for line in entries.splitlines() if line[:2] == "* "]
-        fields = "\n".join(f":{key}: ``{value}``" for key, value in lines)
-        (HERE / f"{name}_{recipe}_environment.inc").write_text(f"{fields}\n")
-    for path in sorted((report / "figures").glob("*.svg")):
-        shutil.copy(path, HERE / f"{name}_{path.name}")
+    """Means, origin, and the figures that need features; the rest is made when docs are built."""
+    for path in sorted(report.glob("*.csv")):
+        if not path.stem.endswith("_rows"):
+            shutil.copy(path, HERE / f"{name}_{path.name}")
+    for kind in FIGURES:
+        for path in sorted((report / "figures").glob(f"table_{kind}*.svg")):
+            shutil.copy(path, HERE / f"{name}_{path.name}")
 
 
 def main(arguments):

@@ -16,10 +16,18 @@ from .._devices import check_device, choose_device
 from .._files import content_digest
 from .._validation import check_labels, check_rows
 from ..base import FewShotOpenSetClassifier
-from ..training import Head
-from ..training._episodes import EpisodePool, Episodes, EpisodeShape, hold_out_classes, seed_of
-from ..training._head import LAYOUTS
-from ..training._trainer import Recipe, stored_seed, train
+from ..training import (
+    LAYOUTS,
+    EpisodePool,
+    Episodes,
+    EpisodeShape,
+    Head,
+    Recipe,
+    hold_out_classes,
+    seed_of,
+    stored_seed,
+    train,
+)
 
 _START, _HOLD_OUT = 100, 101  # streams of random numbers beside the trainer's
 

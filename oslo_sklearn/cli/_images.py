@@ -1,4 +1,4 @@
-"""What commands that read images share: options, extraction, files that are whole or absent."""
+"""What commands that read images share: options and extraction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import sys
 import warnings
 from pathlib import Path
-
-import numpy as np
 
 
 def add_extractor_options(parser) -> None:
@@ -61,6 +59,8 @@ def make_extractor(args, out: Path):
 
 def extract(extractor, paths, labels=None):
     """Features, paths and labels of the readable images; `extractor.failed_` has the others."""
+    import numpy as np
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ images could not be read")
         features = extractor.transform(paths)

@@ -4,8 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from .._files import write_whole
 from ._images import (
     add_extractor_options,
@@ -41,6 +39,8 @@ def add_parser(subparsers):
 
 def run(args):
     """Extract, write, and report on stderr; returns the exit code."""
+    import numpy as np
+
     from ..features import load_image_folder
 
     out = Path(args.out)

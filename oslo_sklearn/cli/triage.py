@@ -1,24 +1,13 @@
-"""``triage``: a few labelled files, a pile of unlabelled ones, a decision for each."""
+"""``triage``: a few labelled files, a pile of unlabelled ones, a decision for each, a page."""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
+import os
+import sys
 from pathlib import Path
 
-import numpy as np
-
-from .._feature_files import is_feature_file, load_rows
-from .._files import write_whole
-from .._threshold import mark_outliers
-from ._images import (
-    add_extractor_options,
-    check_writable,
-    extract,
-    list_failures,
-    make_extractor,
-)
+from ._images import add_extractor_options, check_writable, list_failures, make_extractor
 
 _DESCRIPTION = """\
 Label every file of a pile with one of a few known classes, and say which belong to none of them.
@@ -26,18 +15,27 @@ Label every file of a pile with one of a few known classes, and say which belong
 LABELLED is a folder of images with a subfolder for each class, a csv with the columns path and
 label, or a feature file (.npz or .safetensors with X and y). UNLABELLED is a folder of images,
 nested or not, a csv with the column path, or a feature file with X. `extract` writes such files.
+A class that has the name of --outlier-label holds examples of what belongs to no class.
 
-The decisions go into a csv, the most outlying rows first:
-  path (row, for features without paths)
-  label          the best of the known classes; for outliers --outlier-label, if given
-  probability    of the best of the known classes, given that it is one of them
+Texts: a csv with the column text (LABELLED: also label), and --features FILE.npz with a row of X
+for each row of the csv; where both are csv files, the rows of LABELLED come first.
+
+--out FOLDER gets index.html, a page to look at the pile and correct it, and decisions.csv, the
+most outlying rows first; --out NAME.csv gets the table alone:
+  path           or the number of the row, for features without paths
+  decision       the label, or the word for unknown (--outlier-label)
+  label          the best of the known classes
+  probability    of that label, given that the row is of a known class
   outlierness    higher is more outlying
-  is_outlier     whether outlierness exceeds the threshold
+  is_outlier     whether the decision is unknown
+  p_value        small: unlikely to be of a known class; empty where a class has one example
+  group          of the unknown rows, 0 is the largest
+  suggested      1, 2, ...: the rows to label first
 
-Features of images are kept in a cache beside the csv: another --threshold or --method takes a
-moment."""
+Correct decisions on the page, export corrections.csv, and run again with --corrections; or use
+--serve, and the page decides again after each correction.
 
-_SHOWN = 10  # classes and rows of the summary, which is to fit a screen
+Features of images are kept in a cache beside --out: another run takes a moment."""
 
 
 def add_parser(commands):
@@ -51,44 +49,124 @@ def add_parser(commands):
     parser.add_argument("labelled", metavar="LABELLED", help="images by class, or features with y")
     parser.add_argument("unlabelled", metavar="UNLABELLED", help="images, or features")
     parser.add_argument(
-        "--out", type=Path, default=Path("decisions.csv"), help="default: %(default)s"
+        "--out",
+        type=Path,
+        default=Path("triage"),
+        help="folder, or NAME.csv for the table alone (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--corrections",
+        action="append",
+        default=[],
+        metavar="FILE.csv",
+        help="columns path and label; repeatable, the last label of a path counts",
+    )
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="PORT",
+        help="open the page with a live loop behind it, on this machine only",
     )
     parser.add_argument(
         "--method",
-        default="OSLO",
-        help="a class of the package that needs no training on base classes (default: OSLO)",
+        default="AdaptiveOSLO",
+        help="a class of the package that needs no training on base classes (default: %(default)s)",
     )
-    parser.add_argument("--outlier-label", help="what to write as the label of outliers")
+    parser.add_argument(
+        "--outlier-label", default="unknown", help="the word for unknown (default: %(default)s)"
+    )
+    parser.add_argument("--alpha", type=float, help="decide by p-values at this level, e.g. 0.1")
+    parser.add_argument(
+        "--control",
+        choices=["fpr", "fdr"],
+        help="what alpha bounds: known rows called unknown (fpr, the default), or known rows "
+        "among those called unknown (fdr)",
+    )
     parser.add_argument("--threshold", type=float, help="outlierness above which to reject")
     parser.add_argument("--contamination", type=float, help="share of rows to reject")
+    parser.add_argument(
+        "--background",
+        metavar="FOLDER or FILE.npz",
+        help="other images of the same kind, for the centre of the features",
+    )
+    parser.add_argument("--features", metavar="FILE.npz", help="features of the rows of csv files")
+    parser.add_argument(
+        "--suggest", type=int, default=20, help="rows to suggest for labelling (default: 20)"
+    )
     add_extractor_options(parser)
     parser.set_defaults(func=run)
     return parser
 
 
 def run(args) -> int:
-    """Read, solve, write the decisions, print a summary."""
-    check_writable(args.out)
+    """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
+    _check(args)
     estimator = _estimator(args)
-    support_X, support_y, query_X, names, failures = _read(args)
-    if args.outlier_label is not None:
-        estimator.set_params(outlier_label=_as_label(args.outlier_label, support_y))
-    estimator.fit(support_X, support_y, query_X)
-    result = estimator.transduce(query_X)
-    decided = result.labels
-    if args.outlier_label is not None:
-        decided = mark_outliers(decided, result.is_outlier, estimator.outlier_label)
-    order = np.argsort(-result.outlierness, kind="stable")
-    write_whole(args.out, lambda file: file.write(_csv(order, names, decided, result)))
-    print(_summary(args, estimator, order, names, support_y, result))
-    list_failures(failures)
+    result = _triage(args, estimator)
+    if _is_csv(args.out):
+        from .._files import write_whole
+
+        write_whole(args.out, lambda file: file.write(result.to_csv()))
+    else:
+        result.write(args.out, cache_dir=None if args.no_cache else _cache_dir(args))
+    print(result.summary(args.out))
+    list_failures(result.support.unreadable + result.query.unreadable)
+    if args.serve is not None:
+        from ..triage.server import serve
+
+        return serve(result, args.out, args.serve)
     return 0
 
 
-def _estimator(args):
-    from .._discovery import all_estimators
+def _is_csv(out: Path) -> bool:
+    return out.suffix.lower() == ".csv"
 
-    methods = {name: cls for name, cls in all_estimators() if not hasattr(cls, "fit_base")}
+
+def _cache_dir(args) -> str:
+    return args.cache_dir or f"{args.out}.cache"
+
+
+def _check(args) -> None:
+    """Fail before hours of work rather than after."""
+    if args.control is not None and args.alpha is None:
+        args.alpha = 0.1
+    if args.alpha is not None and (args.threshold is not None or args.contamination is not None):
+        raise ValueError("--alpha decides by p-values: leave out --threshold and --contamination")
+    if args.suggest < 0:
+        raise ValueError(f"--suggest must be 0 or more, got {args.suggest}")
+    if args.serve is not None:
+        if _is_csv(args.out):
+            raise ValueError("--serve needs a page: give --out a folder")
+        from .._optional import require
+
+        for module in ("starlette", "uvicorn"):
+            require(module, "app")
+    if _is_csv(args.out):
+        check_writable(args.out)
+        return
+    out = args.out.absolute()
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"--out: {os.fspath(args.out)!r} is a file; name a folder or .csv")
+    there = next(folder for folder in (out, *out.parents) if folder.exists())
+    if not os.access(there, os.W_OK):
+        raise PermissionError(f"--out: cannot write to {os.fspath(there)!r}")
+    for source in (args.labelled, args.unlabelled):
+        # Thumbnails in there would be part of the pile the next time.
+        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+            raise ValueError(f"--out {args.out} lies inside {source}: choose a folder beside it")
+
+
+def _estimator(args):
+    from .. import all_estimators
+    from ..base import FewShotOpenSetClassifier
+
+    methods = {
+        name: cls
+        for name, cls in all_estimators()
+        if issubclass(cls, FewShotOpenSetClassifier) and not hasattr(cls, "fit_base")
+    }
     if args.method not in methods:
         raise ValueError(f"--method must be one of {', '.join(methods)}; got {args.method!r}")
     estimator = methods[args.method](device=args.device, contamination=args.contamination)
@@ -99,85 +177,62 @@ def _estimator(args):
     return estimator
 
 
-def _read(args):
-    """Support, its labels, query, names of the query's rows (None: number them), failures."""
-    from ..features import load_image_folder
-    from ..features._folder import find_images
+def _triage(args, estimator):
+    from ..triage import Triage
+    from ..triage.corrections import FILE, gather
+    from ..triage.rows import needs_extractor, read_background, read_pile, read_support
 
-    sources = args.labelled, args.unlabelled
-    extractor = None if all(map(is_feature_file, sources)) else make_extractor(args, args.out)
-    failures = []
-
-    def features(paths, labels=None):
-        found = extract(extractor, paths, labels)
-        failures.extend(extractor.failed_)
-        return found
-
-    if is_feature_file(args.labelled):
-        support_X, support_y, _ = load_rows(args.labelled)
-    else:
-        paths, support_y = load_image_folder(args.labelled)
-        if support_y is not None:
-            support_X, _, support_y = features(paths, support_y)
-    if support_y is None:
-        wanted = "the field y" if is_feature_file(args.labelled) else "a subfolder for each class"
-        raise ValueError(f"{args.labelled} has no labels: {wanted} is needed.")
-    if is_feature_file(args.unlabelled):
-        query_X, _, names = load_rows(args.unlabelled)
-    else:
-        query_X, names, _ = features(find_images(args.unlabelled))
-    if support_X.shape[1] != query_X.shape[1]:
+    features = _features(args)
+    sources = [(args.labelled, features[0]), (args.unlabelled, features[1])]
+    sources.append((args.background, None))
+    extractor = None
+    if any(needs_extractor(*source) for source in sources):
+        extractor = make_extractor(args, args.out)
+    support = read_support(args.labelled, extractor, features[0])
+    query = read_pile(args.unlabelled, extractor, features[1])
+    if support.X.shape[1] != query.X.shape[1]:
         raise ValueError(
-            f"{args.labelled} has {support_X.shape[1]} features a row and {args.unlabelled} "
-            f"{query_X.shape[1]}: take both from the same model."
+            f"{args.labelled} has {support.X.shape[1]} features a row and {args.unlabelled} "
+            f"{query.X.shape[1]}: take both from the same model."
         )
-    return support_X, support_y, query_X, names, failures
-
-
-def _as_label(text: str, labels: np.ndarray):
-    """The word of the command line in the labels' own type."""
-    try:
-        return labels.dtype.type(text).item()
-    except ValueError:
-        example = labels[0].item()
-        raise ValueError(f"--outlier-label {text!r} must be like the labels: {example!r}") from None
-
-
-def _csv(order, names, decided, result) -> bytes:
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(
-        ["row" if names is None else "path", "label", "probability", "outlierness", "is_outlier"]
+    result = Triage(
+        support,
+        query,
+        estimator=estimator,
+        outlier_label=args.outlier_label,
+        alpha=args.alpha,
+        control=args.control or "fpr",
+        center=None if args.background is None else read_background(args.background, extractor),
+        n_suggested=args.suggest,
     )
-    for i in order:
-        rows.writerow(
-            [
-                i if names is None else names[i],
-                decided[i],
-                f"{result.proba[i].max():.6g}",
-                f"{result.outlierness[i]:.6g}",
-                bool(result.is_outlier[i]),
-            ]
+    corrections, absent = gather(args.corrections, args.out, query.names, args.serve is not None)
+    if absent:
+        print(
+            f"{len(absent)} corrected files are not in the pile and were left out; the first: "
+            f"{absent[0]}",
+            file=sys.stderr,
         )
-    return text.getvalue().encode()
+    own = args.out / FILE
+    if args.serve is None and not args.corrections and own.is_file():
+        print(f"not used: {own}; add --corrections {own}", file=sys.stderr)
+    return result.correct(corrections)
 
 
-def _summary(args, estimator, order, names, support_y, result) -> str:
-    limit = f" (outlierness above {estimator.threshold_:.3g})"
-    lines = [
-        f"{args.out}: {len(order)} rows, by {args.method} from {len(support_y)} labelled rows of "
-        f"{len(estimator.classes_)} classes",
-        "",
-        f"{result.is_outlier.sum():7d}  outliers{limit if result.is_outlier.any() else ''}",
-    ]
-    known = ~result.is_outlier
-    counts = {label: np.sum(result.labels[known] == label) for label in estimator.classes_}
-    by_size = sorted(counts.items(), key=lambda item: -item[1])
-    lines += [f"{count:7d}  {label}" for label, count in by_size[:_SHOWN]]
-    if rest := by_size[_SHOWN:]:
-        lines.append(f"{sum(count for _, count in rest):7d}  in {len(rest)} other classes")
-    lines += ["", "most outlying:"]
-    for i in order[: _SHOWN // 2]:
-        name = f"row {i}" if names is None else names[i]
-        lines.append(f"{result.outlierness[i]:+7.2f}  {name}  (closest: {result.labels[i]})")
-    return "\n".join(lines)
+def _features(args) -> tuple:
+    """Rows of --features for LABELLED and UNLABELLED; None for what brings its own."""
+    if args.features is None:
+        return None, None
+    from .._feature_files import is_feature_file, load_rows
+    from ..triage.tables import read_table
+
+    X = load_rows(args.features)[0]
+    if is_feature_file(args.labelled):
+        return None, X
+    n_labelled = len(read_table(Path(args.labelled))[1])
+    n_pile = len(read_table(Path(args.unlabelled))[1])
+    if len(X) != n_labelled + n_pile:
+        raise ValueError(
+            f"--features has {len(X)} rows; {args.labelled} and {args.unlabelled} have "
+            f"{n_labelled} + {n_pile}."
+        )
+    return X[:n_labelled], X[n_labelled:]

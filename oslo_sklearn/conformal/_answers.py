@@ -6,10 +6,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._threshold import check_outlier_label, mark_outliers
+from .._wrapped import score_rows
 from ..pipeline import reach_last_step
-from ._estimator import score_rows
 from ._folds import Fold, Task, solve_folds
-from ._rules import Rule, cross_p_values
+from .rules import Rule, cross_p_values
 
 
 def p_values_of(folds: list[Fold], scores: list[np.ndarray]) -> np.ndarray:

@@ -7,9 +7,9 @@ from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._validation import check_labels
+from .._wrapped import count_rows, fit_whole, take_rows
 from ..pipeline import last_step
 from ._calibration import Calibration
-from ._estimator import count_rows, fit_whole, take_rows
 
 
 def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:

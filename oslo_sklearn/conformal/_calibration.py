@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._files import write_whole
-from ._rules import count_at_least
+from .rules import count_at_least
 
 _FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
 

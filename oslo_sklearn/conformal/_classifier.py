@@ -15,11 +15,11 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from .._threshold import check_outlier_label
 from .._validation import check_labels, check_rows
+from .._wrapped import count_rows, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
 from ._base_tasks import calibrate
 from ._calibration import Calibration
-from ._estimator import count_rows, fit_whole, make_estimator
 from ._folds import Task
 
 
@@ -140,6 +140,8 @@ class ConformalOpenSetClassifier(
     """
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+
+    _least_shots = 2  # a labelled row is left out of the support to calibrate
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods("fit"), None],

@@ -17,9 +17,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._devices import check_device, choose_device, common_dtype, enough_threads
 from .._results import QUERY_ATTRIBUTES
 from .._validation import as_tensor, check_rows
+from .._wrapped import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..pipeline import fit_transformers
-from ._estimator import count_rows, take_rows
 
 _BATCH_BYTES = 2**28  # of folds that are solved at once
 _MOST_FOLDS = 50  # of few rows each, where the query is small

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._docs import shared_docs
 from .._results import State
 from ..base import Answer, FewShotOpenSetClassifier, Solution
-from ..baselines._simpleshot import SimpleShot
+from ..baselines import SimpleShot
 from ..pipeline import last_step
 from ..solvers.geometry import Task
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..conformal._rules import largest_rejected
-from ..evaluation._scorer import transduce
-from ..metrics._decision import false_discovery
+from ..conformal.rules import largest_rejected
+from ..metrics import false_discovery
+from ..pipeline import transduce
 from ._style import INLIERS, OUTLIERS, Display, new_axes, tidy
 
 _ALPHAS = np.linspace(0.01, 0.5, 50)

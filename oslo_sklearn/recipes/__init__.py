@@ -2,22 +2,24 @@
 
 from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
-from ._methods import STRONG_BASELINE, family_of, paper_methods
+from ._labelling import labelling
+from ._methods import STRONG_BASELINE as STRONG_BASELINE
+from ._methods import family_of, paper_methods
 from ._quality import quality
 from ._queries import imbalance, queries
-from ._run import curves_file, drop_small_classes
+from ._run import curves_file
+from ._run import drop_small_classes as drop_small_classes
 from ._table import backbones, broad, table
 
 __all__ = [
-    "STRONG_BASELINE",
     "FeatureSet",
     "ablation",
     "backbones",
     "broad",
     "curves_file",
-    "drop_small_classes",
     "family_of",
     "imbalance",
+    "labelling",
     "load_features",
     "paper_methods",
     "quality",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ..evaluation._tasks import LabelledPool, cut_tasks, draw_tasks
+from ..evaluation import LabelledPool, cut_tasks, draw_tasks
 from ..oslo import OSLO
 from ..solvers.geometry import class_means, unit_rows
 from ..tasks import FewShotOpenSetSplit

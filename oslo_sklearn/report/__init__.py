@@ -2,7 +2,7 @@
 
 from ._environment import environment
 from ._figures import figures_of
-from ._tables import ResultTable, metric_tables, summary_frame, sweep_tables
+from ._tables import ResultTable, metric_tables, summary_frame, summary_tables, sweep_tables
 from ._text import to_html, to_latex, to_markdown, to_rst
 from ._write import to_svg, write_report
 
@@ -12,6 +12,7 @@ __all__ = [
     "figures_of",
     "metric_tables",
     "summary_frame",
+    "summary_tables",
     "sweep_tables",
     "to_html",
     "to_latex",

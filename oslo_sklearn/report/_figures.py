@@ -49,6 +49,7 @@ def figures_of(recipe, rows, features=None, *, split="novel", seed=0, cache=None
         "imbalance": _imbalance,
         "backbones": _backbones,
         "ablation": _ablation,
+        "labelling": _labelling,
     }.get(recipe)
     figures = {} if draw is None else draw(rows)
     if recipe in ("table", "broad"):
@@ -124,6 +125,17 @@ def _sweeps(rows, x, prefix=""):
             title = title_of(metric, long=True)
             caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
             figures[f"{prefix}{metric}_{shots}shot"] = (caption, display.figure_)
+    return figures
+
+
+def _labelling(rows):
+    figures = {}
+    for shots, part in rows.groupby("shots", sort=False):
+        display = plotting.SweepDisplay.from_results(
+            part, x="n_labels", metric="accuracy", xlabel="labels given", ax=_new(6.4, 3.8)
+        )
+        caption = f"Rows with the right name against labels given, {shots}-shot."
+        figures[f"{shots}shot"] = (caption, display.figure_)
     return figures
 
 

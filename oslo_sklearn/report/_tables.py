@@ -105,18 +105,38 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
     | OSLO | **85.00 ± 9.80** |
     <BLANKLINE>
     """
-    metrics = metrics_in(rows) if metrics is None else list(metrics)
+    summary = summary_frame(rows, by, metrics)
+    return summary_tables(summary, by=by, group_of=group_of)
+
+
+def summary_tables(summary, *, by=(), group_of=None):
+    """The tables of `metric_tables`, out of a summary of rows.
+
+    Parameters
+    ----------
+    summary : pandas.DataFrame
+        What `summary_frame` returned, or the csv file that `write_report` made of it.
+    by, group_of
+        As in `metric_tables`.
+
+    Returns
+    -------
+    tables : list of ResultTable
+    """
     tables = []
-    for values, part in _sections(rows, by):
-        mean, half_width = mean_and_half_width(part.groupby("method", sort=False)[metrics])
-        methods = mean.index.tolist()
+    for values, part in _sections(summary, by):
+        methods, metrics = part["method"].unique().tolist(), part["metric"].unique().tolist()
+        mean, half_width = (
+            100 * part.pivot(index="method", columns="metric", values=name).loc[methods, metrics]
+            for name in ("mean", "half_width")
+        )
         tables.append(
             ResultTable(
                 _title(by, values),
                 methods,
                 [title_of(name) for name in metrics],
-                100 * mean.to_numpy(),
-                100 * half_width.to_numpy(),
+                mean.to_numpy(),
+                half_width.to_numpy(),
                 None if group_of is None else [group_of(method) for method in methods],
                 [sign_of(name) < 0 for name in metrics],
             )
@@ -167,7 +187,7 @@ def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None
     return tables
 
 
-def summary_frame(rows, by):
+def summary_frame(rows, by=(), metrics=None):
     """A tidy summary: one line per setting, method and metric.
 
     Times are left out: they are the machine's, and differ from run to run.
@@ -178,13 +198,15 @@ def summary_frame(rows, by):
         Of a recipe.
     by : sequence of str
         Columns of settings.
+    metrics : sequence of str, optional
+        By default those in `rows`.
 
     Returns
     -------
     summary : pandas.DataFrame
     """
     pandas = require("pandas", "evaluation")
-    metrics = metrics_in(rows)
+    metrics = metrics_in(rows) if metrics is None else metrics
     keys = [*by, "method"]
     frames = []
     for metric in metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import io
 from base64 import b64encode
@@ -49,7 +50,8 @@ def write_report(
     name : str
         What the files are called: ``<name>_rows.csv`` (a row per method and task; no times, so
         that runs can be compared byte by byte), ``<name>.csv`` (means and half-widths),
-        ``<name>.tex``, ``<name>.md``, ``<name>.rst`` and ``<name>.html``.
+        ``<name>.tex``, ``<name>.md``, ``<name>.rst`` and ``<name>.html``, and
+        ``<name>_environment.csv``.
     rows : pandas.DataFrame
         Of a recipe.
     tables : list of ResultTable
@@ -80,6 +82,8 @@ def write_report(
         files[f"{name}.csv"] = summary_frame(rows, by).to_csv(index=False)
     else:
         files[f"{name}.csv"] = rows.to_csv(index=False)
+    if environment:
+        files[f"{name}_environment.csv"] = _csv([("entry", "value"), *environment.items()])
     listed = "\n".join(f"* {key}: {value}" for key, value in environment.items())
     files[f"{name}.tex"] = to_latex(tables)
     files[f"{name}.md"] = f"## {title}\n\n{note}\n\n{to_markdown(tables)}\n{listed}\n"
@@ -102,6 +106,12 @@ def write_report(
         write_whole(folder / file_name, lambda file, text=text: file.write(text.encode()))
         for file_name, text in files.items()
     ]
+
+
+def _csv(rows) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def to_svg(figure) -> bytes:

@@ -42,7 +42,7 @@ from .oslo import OSLOModel, solve_oslo
 from .smoother import Smoother
 
 # Shares of outliers that are tried where the share is not given.
-SHARES = (0.03, 0.12, 0.3, 0.5, 0.7, 0.88)
+SHARES = (0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.88)
 # A wrong hypothesis bends the classes to it if it is given time: it is judged after these steps.
 STEPS_TO_JUDGE = 3
 KEPT = 6  # hypotheses that are fitted to the end

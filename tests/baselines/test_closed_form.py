@@ -235,52 +235,6 @@ def test_solvers_take_batches():
             torch.testing.assert_close(together[i], alone[0], rtol=1e-7, atol=1e-9)
 
 
-def degenerate_tasks():
-    rng = np.random.default_rng(0)
-
-    def rows(*shape):
-        return rng.normal(size=shape)
-
-    five_way = np.repeat(np.arange(5), 5)
-    return {
-        "one row, one class": (rows(1, 8), [0], rows(6, 8)),
-        "one class": (rows(5, 8), [0] * 5, rows(12, 8)),
-        "two classes": (rows(4, 6), [0, 0, 1, 1], rows(31, 6)),
-        "two features": (rows(6, 2), [0, 0, 1, 1, 2, 2], rows(9, 2)),
-        "unbalanced": (rows(12, 8), [0] * 10 + [1, 2], rows(13, 8)),
-        "duplicates": (
-            rows(2, 8).repeat(5, axis=0),
-            [0] * 5 + [1] * 5,
-            rows(3, 8).repeat(4, axis=0),
-        ),
-        "all rows equal": (np.ones((6, 4)), [0, 1, 2] * 2, np.ones((5, 4))),
-        "all rows zero": (np.zeros((6, 4)), [0, 1, 2] * 2, np.zeros((5, 4))),
-        "inseparable": (np.tile(rows(3, 4), (4, 1)), np.repeat(range(4), 3), rows(7, 4)),
-        "fewer queries than classes": (rows(25, 16), five_way, rows(3, 16)),
-        "one query": (rows(25, 16), five_way, rows(1, 16)),
-        "the query is the support": (support := rows(25, 16), five_way, support),
-        "indivisible": (rows(25, 16), five_way, rows(13, 16)),
-        "huge": (1e6 * rows(25, 16), five_way, 1e6 * rows(20, 16)),
-        "tiny": (1e-12 * rows(25, 16), five_way, 1e-12 * rows(20, 16)),
-    }
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("case", degenerate_tasks())
-@pytest.mark.parametrize("estimator", FAMILY, ids=name_of)
-@pytest.mark.filterwarnings("ignore:.*this call has one row")
-def test_degenerate_tasks_get_finite_answers(estimator, case, dtype):
-    support, labels, query = degenerate_tasks()[case]
-    support, query = support.astype(dtype), query.astype(dtype)
-    estimator = clone(estimator).fit(support, labels, query)
-    found = estimator.transduce(query)
-    assert np.isfinite(found.outlierness).all()
-    np.testing.assert_allclose(found.proba.sum(1), 1, atol=1e-5)
-    np.testing.assert_allclose(found.outlierness, estimator.outlierness_, atol=1e-4)
-    deferred = clone(estimator).fit(support, labels).transduce(query)
-    np.testing.assert_allclose(deferred.outlierness, found.outlierness, atol=1e-4)
-
-
 @pytest.mark.parametrize("estimator", TRANSDUCTIVE, ids=name_of)
 def test_keeps_no_query(estimator):
     task = make_task(n_query=40)

@@ -179,9 +179,6 @@ class TestContract:
         [
             {"n_way": 1},
             {"n_way": 2, "n_query": 1, "n_open": 0},
-            {"n_shot": 3},
-            {"spread": 0.0},
-            {"spread": 100.0},
         ],
         ids=str,
     )

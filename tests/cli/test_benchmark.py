@@ -55,6 +55,7 @@ def test_table(features, tmp_path, capsys):
         "cache",
         "figures",
         "table_rows.csv",
+        "table_environment.csv",
         *(f"table.{suffix}" for suffix in suffixes),
     }
     rows = pd.read_csv(out / "table_rows.csv")
@@ -169,3 +170,11 @@ def test_without_matplotlib_the_report_has_no_figures(features, tmp_path, monkey
     assert run(*words, "--out", tmp_path) == 0
     assert "oslo_sklearn[plots]" in capsys.readouterr().err
     assert "data:image" not in (tmp_path / "ablation.html").read_text()
+
+
+def test_labelling(features, tmp_path):
+    words = ["--labels", 0, 3, "--shots", 1, "--tasks", 4, "--out", tmp_path]
+    assert run("labelling", features / "toy.npz", *words) == 0
+    rows = pd.read_csv(tmp_path / "labelling_rows.csv")
+    assert len(rows) == 2 * 3 * 4
+    assert "data:image/svg+xml" in (tmp_path / "labelling.html").read_text()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from oslo_sklearn import __version__
@@ -16,6 +19,25 @@ def test_help(command, capsys):
         main([*command, "--help"])
     assert stop.value.code == 0
     assert "usage: oslo-sklearn" in capsys.readouterr().out
+
+
+def test_help_is_light():
+    """Neither torch nor scikit-learn is loaded for it, and it takes less than a second."""
+    code = """
+import sys, time
+from oslo_sklearn.cli import main
+for command in ([], ["demo"], ["triage"], ["extract"], ["benchmark"]):
+    try:
+        main([*command, "--help"])
+    except SystemExit:
+        pass
+print(sorted({"torch", "sklearn", "scipy", "pandas", "PIL"} & set(sys.modules)))
+print(time.process_time())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *_, modules, seconds = found.stdout.splitlines()
+    assert modules == "[]"
+    assert float(seconds) < 1
 
 
 def test_version(capsys):

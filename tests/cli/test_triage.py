@@ -2,89 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import make_task
-from PIL import Image
+from triage_helpers import COLOURS, TINY, read, run_triage, save_noise
 
-from oslo_sklearn import OSLO, KNNDetector
+from oslo_sklearn import AdaptiveOSLO, KNNDetector
 from oslo_sklearn.cli import main
 from oslo_sklearn.features import _backbone
 from oslo_sklearn.recipes import save_features
-
-TINY = ["--model", "test_resnet.r160_in1k", "--weights", "none", "--device", "cpu"]
-COLORS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220)}
-
-
-def save_image(path, color, seed):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(seed).integers(-25, 26, (40, 50, 3))
-    Image.fromarray(np.clip(np.array(color) + noise, 0, 255).astype(np.uint8)).save(path)
-
-
-@pytest.fixture
-def images(tmp_path, monkeypatch):
-    """Two labelled colours; an inbox with those, a third one, and a folder within."""
-    monkeypatch.chdir(tmp_path)
-    for seed, name in enumerate(["red", "green"]):
-        save_image(tmp_path / "labelled" / name / "0.png", COLORS[name], seed)
-    for seed in range(4):
-        save_image(tmp_path / "inbox" / f"red{seed}.png", COLORS["red"], 10 + seed)
-        save_image(tmp_path / "inbox" / "more" / f"green{seed}.png", COLORS["green"], 20 + seed)
-        save_image(tmp_path / "inbox" / f"blue{seed}.png", COLORS["blue"], 30 + seed)
-    return tmp_path
-
-
-@pytest.fixture
-def features(tmp_path, monkeypatch, task):
-    monkeypatch.chdir(tmp_path)
-    names = np.array(["ant", "bee", "cat", "dog", "elk"])
-    save_features("labelled.npz", task.support_X, names[task.support_y])
-    save_features("numbered.safetensors", task.support_X, task.support_y)
-    np.savez("pile.npz", X=task.query_X)
-    return tmp_path
-
-
-def triage(*words) -> int:
-    return main(["triage", *map(str, words)])
-
-
-def read(path="decisions.csv"):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def test_images(images, capsys):
-    assert triage("labelled", "inbox", *TINY) == 0
-    rows = read()
-    assert list(rows[0]) == ["path", "label", "probability", "outlierness", "is_outlier"]
-    assert len(rows) == len({row["path"] for row in rows}) == 12
-    scores = [float(row["outlierness"]) for row in rows]
-    assert scores == sorted(scores, reverse=True)
-    for row in rows:
-        color = Path(row["path"]).stem[:-1]
-        assert color == "blue" or row["label"] == color
-    captured = capsys.readouterr()
-    assert "12 rows, by OSLO from 2 labelled rows of 2 classes" in captured.out
-    assert not captured.err  # no bar where nobody looks
-    assert sorted(file.name for file in images.iterdir()) == [
-        "decisions.csv",
-        "decisions.csv.cache",
-        "inbox",
-        "labelled",
-    ]
 
 
 def test_images_and_features_of_them_agree(images):
     for folder, name in (("labelled", "labelled.npz"), ("inbox/more", "more.npz")):
         assert main(["extract", folder, "--out", name, *TINY, "--no-cache"]) == 0
-    assert triage("labelled", "inbox/more", *TINY, "--out", "a.csv", "--no-cache") == 0
-    assert triage("labelled.npz", "more.npz", "--out", "b.csv") == 0
-    assert triage("labelled", "more.npz", *TINY, "--out", "c.csv", "--no-cache") == 0
+    assert run_triage("labelled", "inbox/more", *TINY, "--out", "a.csv", "--no-cache") == 0
+    assert run_triage("labelled.npz", "more.npz", "--out", "b.csv") == 0
+    assert run_triage("labelled", "more.npz", *TINY, "--out", "c.csv", "--no-cache") == 0
     first, *others = (read(f"{name}.csv") for name in "abc")
     for other in others:
         assert [(row["path"], row["label"]) for row in other] == [
@@ -94,16 +30,16 @@ def test_images_and_features_of_them_agree(images):
 
 def test_unreadable_images_are_listed_and_left_out(images, capsys):
     (images / "inbox" / "red1.png").write_bytes(b"no image")
-    assert triage("labelled", "inbox", *TINY) == 0
+    assert run_triage("labelled", "inbox", *TINY) == 0
     assert len(read()) == 11
     *_, count, last = capsys.readouterr().err.splitlines()
     assert count == "1 unreadable:"
     assert "red1.png: not an image" in last
-    assert triage("labelled", "inbox", *TINY, "--on-error", "raise") == 2
+    assert run_triage("labelled", "inbox", *TINY, "--on-error", "raise") == 2
 
 
 def test_another_threshold_computes_no_feature_again(images, monkeypatch):
-    assert triage("labelled", "inbox", *TINY) == 0
+    assert run_triage("labelled", "inbox", *TINY) == 0
 
     def refuse(*args, **kwargs):
         raise AssertionError("built a model")
@@ -111,17 +47,17 @@ def test_another_threshold_computes_no_feature_again(images, monkeypatch):
     _backbone._load.cache_clear()
     monkeypatch.setattr("timm.create_model", refuse)
     with pytest.raises(AssertionError, match="built a model"):
-        triage("labelled", "inbox", *TINY, "--no-cache")
-    assert triage("labelled", "inbox", *TINY, "--contamination", 0.25) == 0
+        run_triage("labelled", "inbox", *TINY, "--no-cache")
+    assert run_triage("labelled", "inbox", *TINY, "--contamination", 0.25) == 0
     assert sum(row["is_outlier"] == "True" for row in read()) == 3
 
 
 def test_features_get_what_the_estimator_says(features, task, capsys):
-    assert triage("labelled.npz", "pile.npz") == 0
-    oslo = OSLO().fit(task.support_X, task.support_y, task.query_X)
-    expected = oslo.transduce(task.query_X)
+    assert run_triage("labelled.npz", "pile.npz") == 0
+    method = AdaptiveOSLO().fit(task.support_X, task.support_y, task.query_X)
+    expected = method.transduce(task.query_X)
     rows = read()
-    order = [int(row["row"]) for row in rows]
+    order = [int(row["path"]) for row in rows]
     assert sorted(order) == list(range(len(task.query_X)))
     names = np.array(["ant", "bee", "cat", "dog", "elk"])
     assert [row["label"] for row in rows] == names[expected.labels[order]].tolist()
@@ -131,7 +67,7 @@ def test_features_get_what_the_estimator_says(features, task, capsys):
     decided = [row["is_outlier"] == "True" for row in rows]
     assert decided == expected.is_outlier[order].tolist()
     summary = capsys.readouterr().out
-    assert f"{expected.is_outlier.sum():7d}  outliers (outlierness above" in summary
+    assert f"{expected.is_outlier.sum():7d}  unknown, in " in summary
     for name, code in zip(names, range(5), strict=True):
         kept = (expected.labels == code) & ~expected.is_outlier
         assert f"{kept.sum():7d}  {name}" in summary
@@ -140,15 +76,16 @@ def test_features_get_what_the_estimator_says(features, task, capsys):
 @pytest.mark.parametrize(
     ("labelled", "word"), [("labelled.npz", "no animal at all"), ("numbered.safetensors", "-1")]
 )
-def test_outlier_label_takes_the_labels_kind(features, labelled, word):
-    assert triage(labelled, "pile.npz", "--outlier-label", word) == 0
-    assert {row["label"] == word for row in read()} == {True, False}
-    assert all((row["label"] == word) == (row["is_outlier"] == "True") for row in read())
+def test_word_for_unknown(features, labelled, word):
+    assert run_triage(labelled, "pile.npz", "--outlier-label", word) == 0
+    assert {row["decision"] == word for row in read()} == {True, False}
+    assert all((row["decision"] == word) == (row["is_outlier"] == "True") for row in read())
+    assert word not in {row["label"] for row in read()}
 
 
 def test_method_and_threshold(features, task):
     words = ["--method", "KNNDetector", "--threshold", 0.45]
-    assert triage("numbered.safetensors", "pile.npz", *words) == 0
+    assert run_triage("numbered.safetensors", "pile.npz", *words) == 0
     knn = KNNDetector(threshold=0.45).fit(task.support_X, task.support_y, task.query_X)
     expected = knn.transduce(task.query_X)
     assert 0 < expected.is_outlier.sum() < len(task.query_X)
@@ -157,7 +94,7 @@ def test_method_and_threshold(features, task):
 
 def test_seeded_methods_decide_the_same_twice(features):
     for name in ("a.csv", "b.csv"):
-        assert triage("labelled.npz", "pile.npz", "--method", "PROSER", "--out", name) == 0
+        assert run_triage("labelled.npz", "pile.npz", "--method", "PROSER", "--out", name) == 0
     assert (features / "a.csv").read_bytes() == (features / "b.csv").read_bytes()
 
 
@@ -166,17 +103,17 @@ def test_summary_fits_a_screen(tmp_path, monkeypatch, capsys):
     many = make_task(n_way=30, n_query=3)
     save_features("labelled.npz", many.support_X, many.support_y)
     np.savez("pile.npz", X=many.query_X)
-    assert triage("labelled.npz", "pile.npz", "--contamination", 0) == 0
+    assert run_triage("labelled.npz", "pile.npz", "--contamination", 0) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 24
-    assert "      0  outliers" in lines
+    assert "      0  unknown" in lines
     counts = [int(line.split()[0]) for line in lines if line[:7].strip().isdigit()]
     assert sum(counts) == len(many.query_X)
 
 
 def test_one_row(features, task):
     np.savez("one.npz", X=task.query_X[:1])
-    assert triage("labelled.npz", "one.npz") == 0
+    assert run_triage("labelled.npz", "one.npz") == 0
     assert [row["is_outlier"] for row in read()] == ["False"]
 
 
@@ -191,7 +128,18 @@ def test_one_row(features, task):
         (["labelled.npz", "narrow.npz"], "labelled.npz has 64 features a row and narrow.npz 3"),
         (["labelled.npz", "old.pkl"], "pickles can run any code"),
         (["labelled.npz", "pile.npz", "--method", "FEAT"], "--method must be one of AdaptiveOSLO"),
-        (["numbered.safetensors", "pile.npz", "--outlier-label", "no"], "must be like the labels"),
+        (["labelled.npz", "hollow.npz"], "hollow.npz has no rows"),
+        (["labelled.npz", "pile.npz", "--alpha", ".1"], "'ant'"),
+        (
+            ["labelled.npz", "pile.npz", "--alpha", ".1", "--threshold", "1"],
+            "leave out --threshold",
+        ),
+        (["labelled.npz", "pile.npz", "--suggest", "-1"], "--suggest must be 0 or more"),
+        (["labelled.npz", "pile.npz", "--corrections", "gone.csv"], "no such file: 'gone.csv'"),
+        (["labelled.npz", "pile.npz", "--background", "narrow.npz"], "background has 3 features"),
+        (["labelled.npz", "pile.npz", "--serve", "--out", "a.csv"], "--serve needs a page"),
+        (["labelled.npz", "flat", "--out", "flat/page"], "lies inside flat"),
+        (["labelled.npz", "pile.npz", "--out", "labelled.npz"], "'labelled.npz' is a file"),
         (["labelled.npz", "pile.npz", "--contamination", "2"], "'contamination' parameter"),
         (["labelled.npz", "pile.npz", "--threshold", "1", "--contamination", ".1"], "both set"),
         (["labelled.npz", "pile.npz", "--out", "no/such/d.csv"], "--out: no such folder"),
@@ -199,17 +147,18 @@ def test_one_row(features, task):
 )
 def test_bad_input_is_one_line(features, words, message, capsys):
     (features / "empty").mkdir()
-    save_image(features / "flat" / "0.png", COLORS["red"], 0)
+    save_noise(features / "flat" / "0.png", COLOURS["red"], 0)
     np.savez("narrow.npz", X=np.eye(3))
+    np.savez("hollow.npz", X=np.empty((0, 64)))
     (features / "old.pkl").write_bytes(b"\x80")
-    assert triage(*words) == 2
+    assert run_triage(*words) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
-    assert not (features / "decisions.csv").exists()
+    assert not (features / "triage").exists()
 
 
 def test_bar_on_a_terminal(images, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert triage("labelled", "inbox", *TINY) == 0
+    assert run_triage("labelled", "inbox", *TINY) == 0
     assert " images/s" in capsys.readouterr().err

@@ -26,7 +26,7 @@ from oslo_sklearn import (
     evaluate,
     make_open_set_scorer,
 )
-from oslo_sklearn.conformal._rules import known_share, largest_rejected, n_needed
+from oslo_sklearn.conformal.rules import known_share, largest_rejected, n_needed
 from oslo_sklearn.metrics import false_discovery, false_rejection, found
 
 p_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)

@@ -185,7 +185,8 @@ def test_a_single_row_is_decided_without_a_warning(estimator, recwarn):
         p_values.append([guard.p_values(task.query_X[[i]])[0] for i in rows])
     rejected = np.array(p_values) <= 0.1
     assert rejected[:, is_outlier].mean() > 0.7
-    assert rejected[:, ~is_outlier].mean() < 0.1
+    known = rejected[:, ~is_outlier]
+    assert known.mean() < 0.1 + 2 * np.sqrt(0.09 / known.size)  # two standard errors
     assert not recwarn
 
 

@@ -171,32 +171,6 @@ class TestEveryDetector:
         clone(estimator).fit(task.support_X, task.support_y, task.query_X)
         assert not [warning for warning in recwarn if warning.category is UserWarning]
 
-    @pytest.mark.parametrize(
-        "shape",
-        ["one shot", "one way", "two features", "unbalanced", "duplicates", "inseparable", "few"],
-    )
-    def test_degenerate_tasks(self, estimator, shape):
-        task = make_task(n_shot=3, dtype=np.float64)
-        support, labels, query = task.support_X, task.support_y, task.query_X
-        if shape == "one shot":
-            support, labels = support[::3], labels[::3]
-        elif shape == "one way":
-            support, labels = support[:3], labels[:3]
-        elif shape == "two features":
-            support, query = support[:, :2], query[:, :2]
-        elif shape == "unbalanced":
-            support, labels = support[2:], labels[2:]
-        elif shape == "duplicates":
-            support = np.concatenate([support, support, np.nextafter(support, 9)])
-            labels = np.tile(labels, 3)
-        elif shape == "inseparable":
-            support, labels = np.tile(support[:3], (2, 1)), np.repeat([0, 1], 3)
-        else:
-            query = query[:2]
-        fitted = clone(estimator).fit(support, labels, query)
-        assert np.isfinite(fitted.outlierness_).all()
-        assert np.isfinite(fitted.predict_proba(query)).all()
-
     def test_one_row(self, estimator):
         task = make_task(n_way=1, n_shot=1)
         if isinstance(estimator, PCADetector):

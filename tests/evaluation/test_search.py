@@ -18,15 +18,16 @@ def by_grid_search(X, y, split, estimator, scoring="auroc", **grid):
     return GridSearchCV(estimator, grid, cv=split, scoring=scorer, refit=False).fit(X, y)
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "auroc", "aupr", "prec_at_90"])
 @pytest.mark.parametrize(
-    "params",
+    ("scoring", "params"),
     [
-        {},
-        {"likelihood": "gaussian"},
-        {"normalize": False, "center": "support"},
-        {"inlierness": False},
-        {"tol": 1e-2},
+        ("accuracy", {}),
+        ("auroc", {}),
+        ("aupr", {"likelihood": "gaussian"}),
+        ("prec_at_90", {"normalize": False, "center": "support"}),
+        ("auroc", {"inlierness": False}),
+        ("accuracy", {"tol": 1e-2}),
+        ("auroc", {"tol": 1e-2}),
     ],
     ids=str,
 )

@@ -94,7 +94,7 @@ def test_a_page_is_self_contained(tmp_path):
         figures={"curve": ("a curve", figure)},
         environment=environment,
     )
-    names = {"table_rows.csv", "figures/table_curve.svg"}
+    names = {"table_rows.csv", "table_environment.csv", "figures/table_curve.svg"}
     names |= {f"table.{suffix}" for suffix in ("csv", "tex", "md", "rst", "html")}
     assert {str(path.relative_to(tmp_path / "new")) for path in paths} == names
     assert sum(path.is_file() for path in (tmp_path / "new").rglob("*")) == len(names)

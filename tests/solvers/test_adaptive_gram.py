@@ -128,6 +128,7 @@ def test_a_resumed_run_finds_the_same(tmp_path):
 
 
 def test_tasks_that_rounding_would_show_in_are_solved_directly():
+    estimator = AdaptiveOSLO(center="task")
     X, y = make_pool()
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=2, n_tasks=64, random_state=0)
     pool = LabelledPool(X, y)
@@ -135,9 +136,9 @@ def test_tasks_that_rounding_would_show_in_are_solved_directly():
     X[np.r_[support, query]] *= 1e-6  # tiny beside all others, and far from their mean
     tasks = draw_tasks(split, pool)
     (batch,) = cut_tasks(tasks, pool, lambda n_rows: 64)
-    assert not AdaptiveOSLO()._solve_indexed(pool.indexed(tasks), batch)[2].all()
-    ((_, codes, scores),) = _solve.solve_parts(AdaptiveOSLO(), pool.indexed(tasks), batch)
-    alone = AdaptiveOSLO().fit(X[support], y[support]).transduce(X[query])
+    assert not estimator._solve_indexed(pool.indexed(tasks), batch)[2].all()
+    ((_, codes, scores),) = _solve.solve_parts(estimator, pool.indexed(tasks), batch)
+    alone = estimator.fit(X[support], y[support]).transduce(X[query])
     np.testing.assert_allclose(scores[0], alone.outlierness, rtol=0, atol=1e-3)
     np.testing.assert_array_equal(pool.labels[batch.classes[0]][codes[0]], alone.labels)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from helpers import all_pairs
 from threadpoolctl import threadpool_info
 
 from oslo_sklearn.solvers import oslo_gram, pool_gram
@@ -80,11 +81,17 @@ def assert_equal_to_direct(
             assert (codes == solved.log_p.argmax(-1))[clear].all()
 
 
-@pytest.mark.parametrize(("engine", "form"), RUNS)
-@pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
-@pytest.mark.parametrize("inlierness", [True, False])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_equals_the_direct_solver(engine, form, likelihood, inlierness, dtype):
+@pytest.mark.parametrize(
+    ("run", "likelihood", "inlierness", "dtype"),
+    all_pairs(
+        run=RUNS,
+        likelihood=["cosine", "gaussian"],
+        inlierness=[True, False],
+        dtype=[np.float32, np.float64],
+    ),
+)
+def test_equals_the_direct_solver(run, likelihood, inlierness, dtype):
+    engine, form = run
     model = OSLOModel(0.1, 0.05, likelihood, inlierness)
     X = make_pool(dtype=dtype)
     tasks = draw_tasks(len(X))

@@ -1,0 +1,161 @@
+"""suggest_rows: which labels would help most."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+from scipy.special import expit
+from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._collections import adapter_of
+from ..pipeline import last_step, reach_last_step
+from ._classes import NovelClassDiscovery
+from ._groups import group_rows, nearest
+from ._space import as_features
+
+_MOST_ROWS = 20_000  # to choose from, after the exemplars
+_STEEPNESS = 4.0  # of the chance to be unknown, in standard deviations of the score
+_WORTH_ASKING = 0.05  # of doubt, which lies between 0 and 1
+
+
+def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
+    """Choose the rows of a query whose labels would help most.
+
+    First comes one row of each group of the unknown, that of the largest group first. Then come
+    rows that are far from those chosen and stand for many doubtful rows: rejected ones, those near
+    the decision, and those between two classes.
+
+    Parameters
+    ----------
+    fitted : fitted estimator or Pipeline
+        Any estimator of this package. The groups are those of a :class:`NovelClassDiscovery`;
+        with another estimator, its rejected rows are grouped here in the same way.
+    query_X : array-like of shape (n_query, n_features)
+        The rows to choose from. If `fitted` was fitted without a query, they are its query.
+    n_rows : int, default=10
+        How many rows to choose. All of them, if the query has fewer.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the clustering. An integer gives the same rows on every call.
+
+    Returns
+    -------
+    rows : ndarray of int of shape (min(n_rows, n_query),)
+        Indices into `query_X`, the most useful label first. No row comes twice.
+
+    Notes
+    -----
+    The doubt about a row is one minus the chance that its label is right: the chance that it is of
+    a known class, times the margin between its two best classes. Both are read off the query:
+    chances from the distance of the score to the decision in standard deviations, margins relative
+    to those of clear rows. So methods whose probabilities are not calibrated serve, too. K-means
+    of the rows weighted by their doubt gives the rows that stand for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn import AdaptiveOSLO, suggest_rows
+    >>> rng = np.random.default_rng(0)
+    >>> directions = 6 * np.eye(4, 20)
+    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
+    >>> query_y = np.repeat(["cat", "dog", "emu", "fox"], [5, 5, 12, 15])
+    >>> query_X = directions.repeat([5, 5, 12, 15], axis=0) + rng.normal(size=(37, 20))
+    >>> adaptive = AdaptiveOSLO().fit(support_X, ["cat", "dog"], query_X)
+    >>> query_y[suggest_rows(adaptive, query_X, 2, random_state=0)].tolist()
+    ['fox', 'emu']
+    """
+    check_is_fitted(last_step(fitted))
+    if not isinstance(n_rows, numbers.Integral) or isinstance(n_rows, bool) or n_rows < 1:
+        raise ValueError(f"n_rows={n_rows!r}: expected an integer of at least 1.")
+    if adapter_of(query_X) is not None:
+        raise ValueError("query_X is a dask collection; pass rows in memory, np.asarray(sample).")
+    # One generator for all steps: the same seed, the same rows.
+    random = check_random_state(random_state)
+    last, rows = reach_last_step(fitted, query_X)
+    found = last.transduce(rows)
+    exemplars, coordinates = _find_exemplars(last, found, rows, random)
+    doubt = doubts(found)
+    chosen = list(exemplars[:n_rows])
+    if len(chosen) < n_rows:
+        _add_doubtful(chosen, coordinates, doubt, min(n_rows, len(doubt)), random)
+    return np.array(chosen, dtype=np.intp)
+
+
+def _find_exemplars(last, found, rows, random) -> tuple[np.ndarray, np.ndarray]:
+    """A row of each group, of the largest first; and coordinates of all rows."""
+    features = as_features(last, rows)
+    grouping = None
+    if not isinstance(last, NovelClassDiscovery):
+        codes = np.unique(found.labels, return_inverse=True)[1]
+        codes[found.is_outlier] = -1
+        grouping, _, exemplars = group_rows(features, codes, random_state=random)
+    elif last._grouping is None:
+        grouping, _, exemplars = last._group(found, rows)
+    if grouping is not None:
+        return exemplars, grouping.space.project(features)
+    # Rows of the call, which need not be those of the fit.
+    grouping = last._grouping
+    coordinates = grouping.space.project(features)
+    groups = np.flatnonzero(np.bincount(found.group + 1, minlength=1 + len(grouping))[1:])
+    places = np.concatenate([grouping.centers, grouping.singles])
+    exemplars = []
+    for group in groups:
+        rows = np.flatnonzero(found.group == group)
+        exemplars.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
+    return np.array(exemplars, dtype=np.intp), coordinates
+
+
+def doubts(found) -> np.ndarray:
+    """How likely it is that a row's decision is not its class, between 0 and 1."""
+    scores, is_outlier = np.asarray(found.outlierness, dtype=np.float64), found.is_outlier
+    highest_in = scores[~is_outlier].max() if not is_outlier.all() else scores.min()
+    lowest_out = scores[is_outlier].min() if is_outlier.any() else scores.max()
+    spread = scores.std()
+    unknown = is_outlier.astype(np.float64)
+    if spread > 0:
+        unknown = expit(_STEEPNESS * (scores - (highest_in + lowest_out) / 2) / spread)
+    if found.proba.shape[1] == 1:
+        return unknown
+    second, first = np.partition(found.proba, -2, axis=1)[:, -2:].T
+    margins = np.asarray(first - second, dtype=np.float64)
+    clear = np.quantile(margins[~is_outlier], 0.9) if not is_outlier.all() else margins.max()
+    sure = np.minimum(margins / clear, 1) if clear > 0 else np.ones_like(margins)
+    return 1 - (1 - unknown) * sure
+
+
+def _add_doubtful(chosen: list, coordinates, doubt, n_rows: int, random) -> None:
+    """Add rows that stand for doubtful ones, farthest from those chosen first."""
+    candidates = _stand_for_others(coordinates, doubt, n_rows, random)
+    while len(chosen) < n_rows:
+        candidates = [row for row in candidates if row not in chosen]
+        if not candidates:
+            # Few rows are in doubt: take the rest in its order.
+            rest = (row for row in np.argsort(-doubt, kind="stable") if row not in chosen)
+            chosen.extend(row for row, _ in zip(rest, range(n_rows - len(chosen)), strict=False))
+            return
+        if not chosen:
+            chosen.append(candidates[0])
+            continue
+        distances = nearest(coordinates[candidates], coordinates[chosen])[1]
+        chosen.append(candidates[int(distances.argmax())])
+
+
+def _stand_for_others(coordinates, doubt, n_rows: int, random) -> list[int]:
+    """The row nearest to each centre of weighted k-means, that with most doubt around it first."""
+    pool = np.flatnonzero(doubt > _WORTH_ASKING)
+    if len(pool) > _MOST_ROWS:
+        pool = random.choice(pool, _MOST_ROWS, replace=False)
+    if len(pool) <= n_rows:
+        return pool[np.argsort(-doubt[pool], kind="stable")].tolist()
+    seed = random.randint(2**31 - 1)
+    means = KMeans(n_rows, n_init=3, random_state=seed)
+    means.fit(coordinates[pool], sample_weight=doubt[pool])
+    found, distances = nearest(coordinates[pool], means.cluster_centers_)
+    weights = np.bincount(found, weights=doubt[pool], minlength=n_rows)
+    ordered = [group for group in np.argsort(-weights, kind="stable") if weights[group] > 0]
+    return [
+        int(pool[rows[distances[rows].argmin()]])
+        for rows in (np.flatnonzero(found == group) for group in ordered)
+    ]

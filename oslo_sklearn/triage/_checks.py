@@ -1,0 +1,113 @@
+"""What to look at first: labelled rows that seem wrong, duplicates, classes of one, bad files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Cosines of centred features. Of 240 photos of groceries, the two most alike have 0.94; and three
+# in a hundred rightly labelled ones are nearer to another class by 0.1.
+_DUPLICATE = 0.97
+_UNLIKE = 0.1
+_BLOCK = 2048
+
+
+class Check(NamedTuple):
+    """One finding; rows of the support and of the pile that show it, where there are such."""
+
+    kind: str  # "unlike", "duplicate", "single" or "unreadable"
+    text: str
+    support: int | None = None
+    query: int | None = None
+
+
+class Neighbours(NamedTuple):
+    """For each row of the pile its nearest labelled rows, the nearest first."""
+
+    rows: np.ndarray  # (n, k) rows of the support
+    similarity: np.ndarray  # (n, k) cosines
+
+
+def directions(support, query, center=None) -> tuple[np.ndarray, np.ndarray]:
+    """Unit rows of support and query around a common centre."""
+    if center is None:
+        n = len(support) + len(query)
+        center = (support.sum(axis=0) + query.sum(axis=0)) / n
+    return _unit(support - center), _unit(query - center)
+
+
+def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
+    """Nearest labelled rows of each row, both as `directions` returns them."""
+    n_neighbours = min(n_neighbours, len(support))
+    rows = np.empty((len(query), n_neighbours), dtype=int)
+    similarity = np.empty((len(query), n_neighbours))
+    for start in range(0, len(query), _BLOCK):
+        block = query[start : start + _BLOCK] @ support.T
+        best = np.argsort(-block, axis=1, kind="stable")[:, :n_neighbours]
+        rows[start : start + _BLOCK] = best
+        similarity[start : start + _BLOCK] = np.take_along_axis(block, best, axis=1)
+    return Neighbours(rows, similarity)
+
+
+def check_support(support, labels, names, neighbours, query_names, unreadable, negative) -> list:
+    """All findings, those that most likely spoil the result first.
+
+    `support` holds directions; rows labelled `negative` are of no class.
+    """
+    return [
+        *_unlike(support, labels, names, negative),
+        *_singles(labels, negative),
+        *_duplicates(neighbours, names, query_names),
+        *(Check("unreadable", f"{file.path}: {file.reason}") for file in unreadable),
+    ]
+
+
+def _unlike(support, labels, names, negative) -> list[Check]:
+    """Rows nearer to another class than to the rest of their own."""
+    classes = [label for label in np.unique(labels) if label != negative]
+    members = {label: labels == label for label in classes}
+    sums = np.stack([support[members[label]].sum(axis=0) for label in classes])
+    prototypes = _unit(sums)
+    found = []
+    for k, label in enumerate(classes):
+        rows = np.flatnonzero(members[label])
+        if len(rows) < 2 or len(classes) < 2:
+            continue
+        own = (_unit(sums[k] - support[rows]) * support[rows]).sum(axis=1)
+        others = support[rows] @ prototypes.T
+        others[:, k] = -np.inf
+        for row, gain, other in zip(rows, others.max(axis=1) - own, others.argmax(1), strict=True):
+            if gain > _UNLIKE:
+                text = f"{names[row]} is labelled {label} and looks more like {classes[other]}"
+                found.append((gain, Check("unlike", text, support=int(row))))
+    return [check for _, check in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _singles(labels, negative) -> list[Check]:
+    names, counts = np.unique(labels[labels != negative], return_counts=True)
+    alone = names[counts == 1]
+    if not len(alone):
+        return []
+    listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
+    text = f"one labelled example only: {listed}. Two or more of every class give p-values"
+    return [Check("single", text)]
+
+
+def _duplicates(neighbours, names, query_names) -> list[Check]:
+    alike = neighbours.similarity[:, 0]
+    found = [
+        Check(
+            "duplicate",
+            f"{query_names[i]} is nearly the same as the labelled {names[neighbours.rows[i, 0]]}",
+            support=int(neighbours.rows[i, 0]),
+            query=int(i),
+        )
+        for i in np.flatnonzero(alike > _DUPLICATE)
+    ]
+    return sorted(found, key=lambda check: -alike[check.query])
+
+
+def _unit(rows) -> np.ndarray:
+    length = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(length > 0, length, 1)

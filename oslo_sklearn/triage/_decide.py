@@ -1,0 +1,128 @@
+"""One fit of everything that decides: labels, p-values, groups, and what to label next."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Rule:
+    """What decides that a row is unknown, and what that promises."""
+
+    kind: str  # "threshold" or "p_value"
+    threshold: float
+    alpha: float
+    control: str
+    text: str
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Decisions:
+    """What the methods say about each row of the pile."""
+
+    classes: np.ndarray  # (K,) str
+    labels: np.ndarray  # (n,) str, the best of the known classes
+    proba: np.ndarray  # (n, K)
+    outlierness: np.ndarray  # (n,)
+    is_outlier: np.ndarray  # (n,)
+    p_values: np.ndarray | None  # (n,)
+    groups: np.ndarray  # (n,) int, -1 where known
+    suggested: np.ndarray  # (n,) int: rank, 0 where not suggested
+    rule: Rule
+
+
+def decide(
+    estimator,
+    support_X,
+    support_y,
+    query_X,
+    open_rows,
+    *,
+    outlier_label="unknown",
+    alpha=None,
+    control="fpr",
+    n_suggested=20,
+) -> Decisions:
+    """Fit on the labelled rows and the rows still open; answer for all rows of the query."""
+    from .. import ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
+
+    query = query_X[open_rows]
+    guard = ConformalOpenSetClassifier(
+        estimator,
+        alpha=0.1 if alpha is None else alpha,
+        control=control,
+        outlier_label=outlier_label,
+        random_state=0,
+    )
+    names, counts = np.unique(support_y[support_y != outlier_label], return_counts=True)
+    notes, p_values = [], None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = NovelClassDiscovery(estimator if alpha is None else guard, random_state=0)
+        found.fit(support_X, support_y, query)
+        answer = found.transduce(query_X)
+        if alpha is not None:
+            p_values = np.asarray(answer.p_value, dtype=np.float64)
+    if alpha is not None:
+        notes += [str(warning.message) for warning in caught if "alpha" in str(warning.message)]
+    elif counts.min() >= 2 and counts.sum() > len(names):
+        with warnings.catch_warnings():
+            # Without --alpha the p-values only inform; what alpha they could serve does not matter.
+            warnings.simplefilter("ignore")
+            p_values = guard.fit(support_X, support_y, query).p_values(query_X)
+    groups = np.full(len(query_X), -1)
+    groups[:] = answer.group
+    suggested = np.zeros(len(query_X), dtype=int)
+    n_rows = min(n_suggested, len(query))
+    if n_rows:
+        rows = suggest_rows(found, query, n_rows=n_rows, random_state=0)
+        suggested[open_rows[rows]] = np.arange(1, len(rows) + 1)
+    return Decisions(
+        classes=np.asarray(found.classes_),
+        labels=np.asarray(answer.labels),
+        proba=np.asarray(answer.proba),
+        outlierness=np.asarray(answer.outlierness, dtype=np.float64),
+        is_outlier=np.asarray(answer.is_outlier),
+        p_values=p_values,
+        groups=groups,
+        suggested=suggested,
+        rule=_rule(answer, alpha, control, notes, estimator),
+    )
+
+
+def _rule(answer, alpha, control, notes, estimator) -> Rule:
+    threshold = _between(answer.outlierness, answer.is_outlier)
+    if alpha is None:
+        own = isinstance(estimator.threshold, str) and estimator.contamination is None
+        chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
+        text = (
+            f"unknown where outlierness is above {threshold:.3g} ({chosen}); "
+            "this promises no error rate, --alpha does"
+        )
+        return Rule("threshold", threshold, 0.1, control, text, notes)
+    promise = {
+        "fpr": f"of the rows of known classes at most {alpha:.0%} are called unknown on average",
+        "fdr": f"of the rows called unknown at most {alpha:.0%} are of known classes on average",
+    }[control]
+    return Rule(
+        "p_value", threshold, alpha, control, f"unknown by p-value ({control}): {promise}", notes
+    )
+
+
+def _between(scores: np.ndarray, is_outlier: np.ndarray) -> float:
+    """A threshold midway between the known and the unknown, which rounding cannot cross."""
+    scores = np.asarray(scores, dtype=np.float64)
+    known, unknown = scores[~is_outlier], scores[is_outlier]
+    spread = float(np.ptp(scores)) or 1.0
+    low = known.max() if len(known) else unknown.min() - spread / 50
+    high = unknown.min() if len(unknown) else known.max() + spread / 50
+    middle = float(low / 2 + high / 2)
+    # As few digits as tell the two apart: scores are written with six.
+    for digits in range(12):
+        if low + 1e-5 * abs(low) < round(middle, digits) < high - 1e-5 * abs(high):
+            return round(middle, digits) + 0.0  # no minus zero
+    return middle

@@ -1,0 +1,126 @@
+"""The page: its data as columns, and its one HTML file."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+_HERE = Path(__file__).parent
+SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
+STATIC = ("style.css", *SCRIPTS)
+_BEST = 5  # classes whose probability a photo's page shows
+_TEXT = 2000  # characters of a text that the page shows
+
+
+def page_data(result, folder: Path | None = None) -> dict:
+    """Everything that the page shows, ready for JSON; numbers are rounded to what can be seen.
+
+    `folder` is where the page will lie: links to the images themselves start there.
+    """
+    found, query, support = result.found_, result.query, result.support
+    n_classes = len(found.classes)
+    best = np.argsort(-found.proba, axis=1, kind="stable")[:, :_BEST]
+    code_of = {label: code for code, label in enumerate(found.classes.tolist())}
+    given = np.full(len(query), -1)
+    for row, label in result.corrections_.items():
+        given[row] = code_of.get(label, n_classes)  # n_classes: unknown
+    data = {
+        "id": result.report_id,
+        "kind": query.kind,
+        "method": type(result.estimator).__name__,
+        "unknown": result.outlier_label,
+        "classes": found.classes.tolist(),
+        "rule": {
+            "kind": found.rule.kind,
+            "threshold": float(found.rule.threshold),
+            "alpha": float(found.rule.alpha),
+            "control": found.rule.control,
+            "text": found.rule.text,
+            "notes": found.rule.notes,
+        },
+        "name": query.names,
+        "label": [code_of[label] for label in found.labels.tolist()],
+        "score": _rounded(found.outlierness),
+        "pValue": None if found.p_values is None else _rounded(found.p_values),
+        "best": best.ravel().tolist(),
+        "proba": _rounded(np.take_along_axis(found.proba, best, axis=1).ravel(), 3),
+        "probability": _rounded(result.probability(), 3),
+        "group": found.groups.tolist(),
+        "suggested": found.suggested.tolist(),
+        "given": given.tolist(),
+        "nearest": result.neighbours_.rows.ravel().tolist(),
+        "similarity": _rounded(result.neighbours_.similarity.ravel(), 2),
+        "support": {
+            "kind": support.kind,
+            "name": [*support.names, *(query.names[row] for row in result.labelled_rows_)],
+            "label": result.labelled_y_.tolist(),
+            "row": [-1] * len(support) + result.labelled_rows_.tolist(),
+        },
+        "checks": [check._asdict() for check in result.checks_],
+    }
+    if query.kind == "text":
+        data["text"] = [str(text)[:_TEXT] for text in query.shown]
+    if support.kind == "text":
+        data["support"]["text"] = [str(text)[:_TEXT] for text in support.shown]
+    if query.kind == "image" and folder is not None and isinstance(query.shown[0], str):
+        data["href"] = _links(query.shown, folder)
+    return data
+
+
+def to_script(data: dict) -> bytes:
+    """Data as a script that a page from disk may load, harmless inside HTML, too."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f"window.triageData = {text};\n".encode("ascii")
+
+
+def render(title: str, assets: str, live: bool = False) -> str:
+    """``index.html``; `assets` is the folder of scripts, style and pictures, as a link."""
+    return _template("index.html.j2").render(title=title, assets=assets, scripts=SCRIPTS, live=live)
+
+
+def render_notebook(**values) -> str:
+    """The display of a `Triage` in a notebook."""
+    return _template("notebook.html.j2").render(**values)
+
+
+def static_file(name: str) -> bytes:
+    """A script or style of the page."""
+    return (_HERE / "static" / name).read_bytes()
+
+
+@cache
+def _template(name: str):
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(_HERE / "templates")
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    ).get_template(name)
+
+
+def _rounded(values, digits: int | None = None) -> list:
+    """Numbers for JSON; what is no number becomes null."""
+    values = np.asarray(values, dtype=np.float64)
+    text = "%.6g" if digits is None else f"%.{digits}f"
+    return [float(text % value) if np.isfinite(value) else None for value in values]
+
+
+def _links(files, folder: Path) -> dict:
+    """Links from the page to the images, with what they have in common said once."""
+    links = [_link(file, folder) for file in files]
+    first, last = min(links), max(links)  # what these two share, all do
+    prefix = first[: next((i for i, c in enumerate(first) if last[i : i + 1] != c), len(first))]
+    return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}
+
+
+def _link(file: str, folder: Path) -> str:
+    try:
+        path = os.path.relpath(file, folder)
+    except ValueError:  # another drive
+        return Path(file).absolute().as_uri()
+    return quote(os.fsencode(path.replace(os.sep, "/")))

@@ -1,0 +1,342 @@
+"""``triage``: a few labelled rows and a pile in, a decision for each row out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._files import content_digest
+from ._checks import check_support, directions, nearest_labelled
+from ._decide import decide
+from .rows import Rows, read_background, read_pile, read_support
+from .tables import decisions_csv
+
+
+def triage(
+    support,
+    query,
+    *,
+    estimator=None,
+    extractor=None,
+    outlier_label="unknown",
+    alpha=None,
+    control="fpr",
+    corrections=None,
+    background=None,
+    images=None,
+    texts=None,
+    n_suggested=20,
+):
+    """Sort a pile: one of the known classes for each row, or none of them.
+
+    Parameters
+    ----------
+    support : pair (X, y) or path
+        The labelled rows: arrays or frames, a folder of images with a subfolder for each class, a
+        csv with the columns path and label, or a feature file. Rows labelled `outlier_label` are
+        examples of what belongs to no class.
+    query : array-like of shape (n_query, n_features), list of paths, or path
+        The pile: an array or frame, image files, a folder of images, a csv or a feature file.
+    estimator : estimator, optional
+        Any method of the package that needs no training on base classes; `AdaptiveOSLO` by default.
+    extractor : transformer, optional
+        Images to features, for example `TimmFeatureExtractor`; needed where images are given.
+    outlier_label : str, default="unknown"
+        The word for rows of no known class.
+    alpha : float, optional
+        Decide by p-values at this level (`ConformalOpenSetClassifier`). Without it, the
+        estimator's threshold decides.
+    control : {"fpr", "fdr"}, default="fpr"
+        What alpha bounds: the share of known rows that are called unknown, or the share of known
+        rows among those that are called unknown.
+    corrections : dict, optional
+        Labels by name of the row (its path, its index in a frame, its number). These rows join
+        the support. A new name is a new class.
+    background : array-like or path, optional
+        Other data of the same kind, whose mean becomes the centre of the features.
+    images, texts : sequence of length n_query, optional
+        What to show of each row of an array: image files or uint8 pixels, or texts.
+    n_suggested : int, default=20
+        How many rows to suggest for labelling.
+
+    Returns
+    -------
+    result : Triage
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn.triage import triage
+    >>> rng = np.random.default_rng(0)
+    >>> means = 6 * np.eye(3, 20)
+    >>> support_X = means[[0, 0, 1, 1]] + rng.normal(size=(4, 20))
+    >>> query_X = means.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    >>> result = triage((support_X, ["cat", "cat", "dog", "dog"]), query_X)
+    >>> result.decisions_.tolist()[::5]
+    ['cat', 'dog', 'unknown']
+    """
+    support = read_support(support, extractor)
+    query = read_pile(query, extractor, images=images, texts=texts)
+    center = None if background is None else read_background(background, extractor)
+    result = Triage(
+        support,
+        query,
+        estimator=estimator,
+        outlier_label=outlier_label,
+        alpha=alpha,
+        control=control,
+        center=center,
+        n_suggested=n_suggested,
+    )
+    return result.correct(result.rows_named(corrections or {}))
+
+
+class Triage:
+    """A pile and the decisions on it; `triage` returns one.
+
+    Parameters
+    ----------
+    support, query : Rows
+        Labelled rows and the pile, as `triage` has read them.
+    estimator : estimator, optional
+        See `triage`.
+    outlier_label : str, default="unknown"
+        See `triage`.
+    alpha : float, optional
+        See `triage`.
+    control : {"fpr", "fdr"}, default="fpr"
+        See `triage`.
+    center : array-like of shape (n_features,), optional
+        The mean of other data of the same kind.
+    n_suggested : int, default=20
+        See `triage`.
+
+    Attributes
+    ----------
+    decisions_ : ndarray of str, shape (n_query,)
+        The label of each row, or the word for unknown.
+    corrections_ : dict of int to str
+        Labels that were given to rows of the pile.
+    checks_ : list of Check(kind, text, support, query)
+        What to look at first: labelled rows that seem wrong, classes with one example,
+        near-duplicates between support and pile, files that could not be read.
+    """
+
+    def __init__(
+        self,
+        support: Rows,
+        query: Rows,
+        *,
+        estimator=None,
+        outlier_label="unknown",
+        alpha=None,
+        control="fpr",
+        center=None,
+        n_suggested=20,
+    ):
+        from sklearn.base import clone
+
+        from .. import AdaptiveOSLO
+
+        if support.X.shape[1] != query.X.shape[1]:
+            raise ValueError(
+                f"the labelled rows have {support.X.shape[1]} features and the pile's "
+                f"{query.X.shape[1]}: take both from the same model."
+            )
+        self.support, self.query = support, query
+        self.estimator = AdaptiveOSLO() if estimator is None else clone(estimator)
+        self.outlier_label = str(outlier_label)
+        self.alpha, self.control, self.n_suggested = alpha, control, n_suggested
+        self.center = center
+        if center is not None:
+            if len(center) != support.X.shape[1]:
+                raise ValueError(
+                    f"the background has {len(center)} features and the pile "
+                    f"{support.X.shape[1]}: take both from the same model."
+                )
+            self.estimator.set_params(center=center)
+        self.estimator.set_params(outlier_label=self.outlier_label)
+        self._given = {str(label): label for label in support.y.tolist()}
+        self._labels = support.y.astype(str)
+        self.corrections_: dict[int, str] = {}
+
+    def correct(self, corrections: dict[int, str | None], n_suggested=None):
+        """Give labels to rows of the pile and decide again.
+
+        Parameters
+        ----------
+        corrections : dict of int to str or None
+            Label by row; None takes a correction back.
+        n_suggested : int, optional
+            How many rows to suggest now.
+
+        Returns
+        -------
+        self : Triage
+        """
+        merged = {**self.corrections_, **corrections}
+        self.corrections_ = {row: str(label) for row, label in merged.items() if label is not None}
+        self._solve(self.n_suggested if n_suggested is None else n_suggested)
+        return self
+
+    def rows_named(self, labels: dict) -> dict:
+        """Labels by row instead of by name.
+
+        Parameters
+        ----------
+        labels : dict of str to str
+            Label by name of the row. A name that the pile does not have is an error.
+
+        Returns
+        -------
+        labels : dict of int to str
+        """
+        row_of = {name: row for row, name in enumerate(self.query.names)}
+        unknown = [name for name in labels if str(name) not in row_of]
+        if unknown:
+            raise ValueError(f"corrections: the pile has no {str(unknown[0])!r}.")
+        return {row_of[str(name)]: label for name, label in labels.items()}
+
+    def _solve(self, n_suggested: int) -> None:
+        rows = np.array(sorted(self.corrections_), dtype=int)
+        given = np.array([self.corrections_[row] for row in rows], dtype=str)
+        X = np.concatenate([self.support.X, self.query.X[rows]])
+        y = np.concatenate([self._labels, given])
+        is_open = np.ones(len(self.query), dtype=bool)
+        is_open[rows] = False
+        # A pile that is labelled to the last row still has to be looked at.
+        open_rows = np.flatnonzero(is_open) if is_open.any() else np.arange(len(self.query))
+        found = decide(
+            self.estimator,
+            X,
+            y,
+            self.query.X,
+            open_rows,
+            outlier_label=self.outlier_label,
+            alpha=self._usable_alpha(y),
+            control=self.control,
+            n_suggested=n_suggested if is_open.any() else 0,
+        )
+        self._keep(found, rows, given)
+        near_support, near_query = directions(X, self.query.X, self.center)
+        near_query[rows] = 0  # a corrected row would be its own nearest
+        self.labelled_rows_, self.labelled_y_ = rows, y
+        self.neighbours_ = nearest_labelled(near_support, near_query)
+        self.checks_ = check_support(
+            near_support[: len(self.support)],
+            self._labels,
+            self.support.names,
+            nearest_labelled(near_support[: len(self.support)], near_query, 1),
+            self.query.names,
+            self.support.unreadable + self.query.unreadable,
+            self.outlier_label,
+        )
+
+    def _usable_alpha(self, y):
+        """None, while a class that was just named has one example: p-values need two."""
+        named = set(self.corrections_.values()) - set(self._labels) - {self.outlier_label}
+        if self.alpha is None or not any(np.sum(y == label) < 2 for label in named):
+            return self.alpha
+        return None
+
+    def _keep(self, found, rows, given) -> None:
+        """What was given counts, whatever the method says."""
+        is_unknown = given == self.outlier_label
+        found.is_outlier[rows] = is_unknown
+        found.labels = found.labels.astype(np.result_type(found.labels, given))
+        found.labels[rows[~is_unknown]] = given[~is_unknown]
+        found.groups[~found.is_outlier] = -1
+        if found.p_values is not None:
+            found.p_values[rows] = np.nan
+        if self.alpha is not None and found.rule.kind != "p_value":
+            found.rule.notes.append(
+                "a new class has one example; p-values decide again when it has two"
+            )
+        self.found_ = found
+        self.decisions_ = np.where(found.is_outlier, self.outlier_label, found.labels)
+
+    @property
+    def report_id(self) -> str:
+        """Stays the same while the labelled rows and the pile do."""
+        names = [*self.support.names, *self._labels, self.outlier_label, *self.query.names]
+        return content_digest("\0".join(names).encode("utf-8", "surrogatepass"), size=8)
+
+    def probability(self) -> np.ndarray:
+        """Of the label of each row, given that it is of a known class."""
+        found = self.found_
+        codes = np.searchsorted(found.classes, found.labels)
+        return found.proba[np.arange(len(codes)), codes]
+
+    def to_frame(self):
+        """A pandas DataFrame with the nine columns of ``decisions.csv``, in the pile's order."""
+        from .._optional import require
+
+        pandas = require("pandas", "evaluation")
+        found = self.found_
+        n = len(self.query)
+        as_given = np.array([self._given.get(label, label) for label in found.labels], dtype=object)
+        columns = {
+            "path": self.query.names,
+            "decision": np.where(found.is_outlier, self.outlier_label, as_given),
+            "label": as_given,
+            "probability": self.probability(),
+            "outlierness": found.outlierness,
+            "is_outlier": found.is_outlier,
+            "p_value": np.full(n, np.nan) if found.p_values is None else found.p_values,
+            "group": pandas.array(found.groups, dtype="Int64"),
+            "suggested": pandas.array(found.suggested, dtype="Int64"),
+        }
+        frame = pandas.DataFrame(columns)
+        frame.loc[frame["group"] < 0, "group"] = pandas.NA
+        frame.loc[frame["suggested"] < 1, "suggested"] = pandas.NA
+        return frame
+
+    def to_csv(self) -> bytes:
+        """The content of ``decisions.csv``: the most outlying rows first."""
+        return decisions_csv(self)
+
+    def summary(self, out=None) -> str:
+        """A screen of text: counts, the rule, what to check, what to do next.
+
+        Parameters
+        ----------
+        out : str or path, optional
+            Where the decisions were written.
+
+        Returns
+        -------
+        text : str
+        """
+        from ._summary import summarise
+
+        return summarise(self, out)
+
+    def write(self, folder, *, cache_dir=None):
+        """Write ``decisions.csv`` and the page ``index.html`` with its pictures into a folder.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there. Other files in it stay.
+        cache_dir : str or path, optional
+            Where to keep thumbnails for the next time.
+
+        Returns
+        -------
+        page : Path
+            ``index.html``.
+        """
+        from ._report import write_report
+
+        return write_report(self, folder, cache_dir)
+
+    def _repr_html_(self) -> str:
+        from ._notebook import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        n_unknown = int(self.found_.is_outlier.sum())
+        return (
+            f"Triage({len(self.query)} rows: {len(self.query) - n_unknown} of "
+            f"{len(self.found_.classes)} classes, {n_unknown} {self.outlier_label})"
+        )

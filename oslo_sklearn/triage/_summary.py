@@ -1,0 +1,91 @@
+"""What the command prints: a screen of text."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+import numpy as np
+
+_WIDTH = 98
+_SHOWN = 8  # classes and findings; all is to fit a screen
+_CHECKS = {
+    "unlike": "labelled as one class, looks like another",
+    "single": "classes with one example",
+    "duplicate": "in the pile and nearly the same as a labelled one",
+    "unreadable": "could not be read",
+}
+
+
+def summarise(result, out=None) -> str:
+    """The summary of a `Triage` that was written to `out` (a folder or a csv)."""
+    found = result.found_
+    method = type(result.estimator).__name__
+    where = "" if out is None else f"{out}: "
+    lines = [
+        f"{where}{len(result.query)} rows, by {method} from {len(result.labelled_y_)} labelled "
+        f"rows of {len(found.classes)} classes",
+        "",
+        f"{found.is_outlier.sum():7d}  {result.outlier_label}{_groups(found.groups)}",
+        *_counts(found),
+        "",
+        f"Rule: {found.rule.text}.",
+        *(f"Note: {note}" for note in found.rule.notes),
+        *_checks(result.checks_),
+        *_next(result, out),
+    ]
+    return "\n".join(piece for line in lines for piece in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
+    return wrap(line, _WIDTH, **options) or [""]
+
+
+def _groups(groups: np.ndarray) -> str:
+    sizes = np.bincount(groups[groups >= 0])
+    if not len(sizes):
+        return ""
+    listed = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
+    return f", in {len(sizes)} group{'s' * (len(sizes) > 1)} ({listed})"
+
+
+def _counts(found) -> list[str]:
+    known = found.labels[~found.is_outlier]
+    counts = {label: int(np.sum(known == label)) for label in found.classes}
+    by_size = sorted(counts.items(), key=lambda item: -item[1])
+    lines = [f"{count:7d}  {label}" for label, count in by_size[:_SHOWN]]
+    if rest := by_size[_SHOWN:]:
+        lines.append(f"{sum(count for _, count in rest):7d}  in {len(rest)} other classes")
+    return lines
+
+
+def _checks(checks) -> list[str]:
+    if not checks:
+        return []
+    lines = ["Check first:"]
+    for kind, title in _CHECKS.items():
+        found = [check for check in checks if check.kind == kind]
+        if found:
+            count = "" if kind == "single" else f"{len(found)} "
+            more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
+            lines.append(f"  {count}{title}: {found[0].text}{more}")
+    return lines
+
+
+def _next(result, out) -> list[str]:
+    n_suggested = int(np.count_nonzero(result.found_.suggested))
+    if out is None or not n_suggested:
+        return []
+    first = result.query.names[int(np.flatnonzero(result.found_.suggested == 1)[0])]
+    if str(out).lower().endswith(".csv"):
+        return [
+            f"Next: label the {n_suggested} suggested rows (first: {first}) in a csv with the "
+            "columns path and label, and run again with --corrections FILE.csv; or give --out a "
+            "folder for a page to do it on.",
+        ]
+    return [
+        f"Next: open {out}/index.html, go through the {n_suggested} suggested rows, export "
+        "corrections.csv, and run again with --corrections corrections.csv (or use --serve: the "
+        "page then decides again by itself).",
+    ]

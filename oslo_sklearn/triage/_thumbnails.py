@@ -1,0 +1,98 @@
+"""Small pictures of images, kept in a cache for the next report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from struct import pack
+from zlib import compress, crc32
+
+import numpy as np
+
+from .._files import content_digest
+
+SIZE = 256  # pixels of the longer side: sharp at twice the width of a tile
+LARGE = 1600
+_WORKERS = min(4, os.cpu_count() or 1)
+
+
+def write_thumbnails(images, names, folder: Path, cache_dir=None) -> None:
+    """Write each image as ``folder/name``; one that cannot be read is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cache = None
+    if cache_dir is not None:
+        cache = Path(cache_dir) / "thumbnails"
+        cache.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        list(pool.map(lambda job: _write(*job, folder, cache), zip(images, names, strict=True)))
+
+
+def thumbnail(image, size: int = SIZE) -> bytes:
+    """The image as JPEG (pixels: PNG), no side longer than `size`."""
+    if isinstance(image, np.ndarray) and max(image.shape[:2]) <= size:
+        return png(image)
+    import io
+
+    from .._optional import require
+    from ..features import to_rgb
+
+    pil = require("PIL.Image", "features")
+    if isinstance(image, np.ndarray):
+        picture = pil.fromarray(image)
+    else:
+        picture = pil.open(image)
+        picture.draft("RGB", (size, size))  # JPEG decodes to about this size at once
+    picture = to_rgb(picture)
+    picture.thumbnail((size, size))
+    data = io.BytesIO()
+    picture.save(data, "JPEG", quality=82)
+    return data.getvalue()
+
+
+def _write(image, name: str, folder: Path, cache: Path | None) -> None:
+    target = folder / name
+    try:
+        kept = None if cache is None else _kept(image, cache)
+        if kept is None:
+            target.write_bytes(thumbnail(image))
+            return
+        if not kept.exists():
+            unfinished = kept.with_suffix(f".{uuid.uuid4().hex}")
+            unfinished.write_bytes(thumbnail(image))
+            os.replace(unfinished, kept)
+    except Exception:  # decoders raise nearly anything; the page shows the name instead
+        return
+    try:
+        os.link(kept, target)
+    except OSError:
+        shutil.copyfile(kept, target)
+
+
+def _kept(image, cache: Path) -> Path | None:
+    """Where the cache has the picture of a file in its present state."""
+    if isinstance(image, np.ndarray):
+        return None
+    state = os.stat(image)
+    state_now = f"{SIZE} {state.st_size} {state.st_mtime_ns} "
+    key = content_digest(state_now, os.fsencode(os.path.abspath(image)))
+    return cache / f"{key}.jpg"
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Grey (h, w) or RGB (h, w, 3) pixels as PNG, for which no imaging package need be there."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
+
+    height, width = pixels.shape[:2]
+    color = 0 if pixels.ndim == 2 else 2
+    lines = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(pixels))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", pack(">IIBBBBB", width, height, 8, color, 0, 0, 0))
+        + chunk(b"IDAT", compress(lines))
+        + chunk(b"IEND", b"")
+    )

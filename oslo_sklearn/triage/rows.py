@@ -1,0 +1,166 @@
+"""What triage reads: rows of features, and what a person sees of each row."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from .tables import read_table, refuse_decisions
+
+
+@dataclass
+class Rows:
+    """Features, and what a person sees of them.
+
+    ``shown`` holds a file, an array of pixels (uint8) or a text for each row; ``kind`` says which
+    (``"image"``, ``"text"``), or is ``"row"`` where there is nothing to see.
+    """
+
+    X: np.ndarray
+    names: list[str]
+    y: np.ndarray | None = None
+    kind: str = "row"
+    shown: Sequence | None = None
+    unreadable: list = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+def read_support(source, extractor=None, features=None) -> Rows:
+    """Labelled rows out of a pair ``(X, y)``, a folder, a csv or a feature file."""
+    if isinstance(source, tuple):
+        if len(source) != 2:
+            raise ValueError(f"support must be a pair (X, y), got a tuple of {len(source)}.")
+        rows = _of_array(source[0])
+        rows.y = np.asarray(source[1])
+    else:
+        rows = _of_path(source, extractor, features, labelled=True)
+    if rows.y is None:
+        raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
+    if rows.y.shape != (len(rows),):
+        raise ValueError(f"support has {len(rows)} rows and labels of shape {rows.y.shape}.")
+    return rows
+
+
+def read_pile(source, extractor=None, features=None, images=None, texts=None) -> Rows:
+    """Unlabelled rows out of an array or frame, a folder, a csv, a feature file or image files."""
+    if isinstance(source, (str, os.PathLike)):
+        rows = _of_path(source, extractor, features, labelled=False)
+    elif isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
+        rows = _of_images([os.fspath(path) for path in source], None, extractor)
+    else:
+        rows = _of_array(source)
+    for kind, shown in (("image", images), ("text", texts)):
+        if shown is not None:
+            if len(shown) != len(rows):
+                raise ValueError(f"{kind}s: {len(shown)} were given for {len(rows)} rows.")
+            rows.kind, rows.shown = kind, shown
+    if not len(rows):
+        raise ValueError("the pile is empty: there is no row to decide on.")
+    return rows
+
+
+def read_background(source, extractor=None) -> np.ndarray:
+    """The mean of other data of the same kind."""
+    if isinstance(source, (str, os.PathLike)):
+        return _of_path(source, extractor, None, labelled=False).X.mean(axis=0)
+    return _of_array(source).X.mean(axis=0)
+
+
+def needs_extractor(source, features=None) -> bool:
+    """Whether a source is made of image files whose features have to be computed."""
+    from .._feature_files import is_feature_file
+
+    return source is not None and features is None and not is_feature_file(source)
+
+
+def _wanted(source) -> str:
+    """Where the labels would be."""
+    if Path(source).is_dir():
+        return "a subfolder for each class"
+    return "a column label" if Path(source).suffix.lower() == ".csv" else "the field y"
+
+
+def _of_array(X) -> Rows:
+    # A frame's own index names its rows.
+    index = X.index if hasattr(X, "columns") and hasattr(X, "index") else None
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"rows of features of shape (n, n_features) are needed, got {X.shape}.")
+    return Rows(X, [str(name) for name in (range(len(X)) if index is None else index)])
+
+
+def _of_path(source, extractor, features, labelled: bool) -> Rows:
+    from .._feature_files import is_feature_file
+    from ..features import find_images, load_image_folder
+
+    path = Path(source)
+    if is_feature_file(path):
+        return _of_feature_file(path)
+    if path.suffix.lower() == ".csv" and path.is_file():
+        columns, table = read_table(path)
+        if labelled:
+            refuse_decisions(path, columns)
+        if "text" in columns or features is not None:
+            return _of_csv(path, columns, table, features)
+    if labelled:
+        paths, labels = load_image_folder(path)
+        if labels is None:  # before hours of work
+            raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
+        return _of_images(paths, labels, extractor)
+    return _of_images(find_images(path), None, extractor)
+
+
+def _of_feature_file(path: Path) -> Rows:
+    from .._feature_files import load_rows
+
+    X, y, paths = load_rows(path)
+    if not len(X):
+        raise ValueError(f"{path} has no rows.")
+    if paths is None:
+        return Rows(X, [str(i) for i in range(len(X))], y)
+    names = [str(name) for name in paths]
+    seen = any(Path(name).is_file() for name in names[:20])
+    return Rows(X, names, y, "image" if seen else "row", names if seen else None)
+
+
+def _of_csv(path: Path, columns, table, features) -> Rows:
+    """A csv whose rows have their features elsewhere."""
+    if features is None:
+        raise ValueError(f"{path} has texts: --features FILE.npz must hold a row of X for each.")
+    if len(features) != len(table):
+        raise ValueError(f"{path} has {len(table)} rows and its features {len(features)}.")
+    y = np.array([row["label"] for row in table]) if "label" in columns else None
+    if "path" in columns:
+        names = [os.fspath(path.parent / row["path"]) for row in table]
+    else:
+        names = [str(i) for i in range(len(table))]
+    if "text" in columns:
+        return Rows(features, names, y, "text", [row["text"] for row in table])
+    return Rows(features, names, y, "image", names)
+
+
+def _of_images(paths, labels, extractor) -> Rows:
+    if extractor is None:
+        raise ValueError("images need an extractor: extractor=TimmFeatureExtractor(...).")
+    if labels is None and not len(paths):
+        raise ValueError("the pile is empty: there is no image to decide on.")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ images could not be read")
+        X = np.asarray(extractor.transform(list(paths)))
+    unreadable = list(getattr(extractor, "failed_", ()))
+    if not len(X):
+        raise ValueError(
+            f"none of the {len(paths)} images could be read; the first: "
+            f"{unreadable[0].path}: {unreadable[0].reason}"
+        )
+    left_out = [failure.index for failure in unreadable]
+    names = [str(path) for path in np.delete(np.asarray(paths, dtype=object), left_out)]
+    y = None if labels is None else np.delete(labels, left_out)
+    return Rows(X, names, y, "image", names, unreadable)

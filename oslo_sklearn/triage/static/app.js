@@ -1,0 +1,316 @@
+"use strict";
+// Start, actions and keys.
+(function (T) {
+  const { $ } = T;
+  let toastTimer = null;
+  let isSliding = false;
+
+  T.say = function (text) {
+    $("status").textContent = text;
+    $("status").classList.add("shown");
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(() => $("status").classList.remove("shown"), 4000);
+  };
+
+  T.setView = function (view) {
+    const isOther = view !== T.view;
+    T.view = view;
+    showView(!isOther);
+    if (isOther) {
+      const top = $("grid").offsetTop - document.querySelector(".bar").offsetHeight;
+      if ($("main").scrollTop > top) $("main").scrollTop = top;
+    }
+  };
+
+  // Find the rows of the view anew, and draw everything that counts them.
+  function showView(keep = true) {
+    const sections = T.sections(T.view, $("sort").value, $("search").value);
+    T.grid.show(sections, keep);
+    const title = T.view.startsWith("class:") ? T.view.slice(6) : { all: "All", done: "Corrected", suggested: "Suggested", unknown: T.model.data.unknown }[T.view];
+    const n = T.grid.order.length;
+    $("view-title").textContent = `${title.charAt(0).toUpperCase()}${title.slice(1)} `;
+    $("view-title").append(T.el("span", { class: "muted" }, T.things(n)));
+    $("empty").hidden = n > 0;
+    $("empty").textContent = $("search").value ? "Nothing here matches the search. Try the view All." : `No ${T.noun()} here.`;
+    drawAround();
+  }
+
+  function drawAround() {
+    T.drawTabs();
+    T.drawProgress();
+  }
+
+  // New decisions from the live loop: same view, same place.
+  T.update = function (data) {
+    T.model.load(data);
+    T.model.store();
+    T.drawRule();
+    T.drawChecks();
+    showView();
+    if ($("detail").open) T.openDetail(T.detailRow);
+  };
+
+  function targets(isWhole) {
+    if ($("detail").open) return [T.detailRow];
+    if (!isWhole) return T.grid.row === null ? [] : [T.grid.row];
+    const section = T.grid.section;
+    return section ? openRows(section) : [];
+  }
+
+  // In a whole section, what was said about single rows stays.
+  function openRows(section) {
+    const open = section.rows.filter((row) => !T.model.isDone(row));
+    return open.length ? open : section.rows;
+  }
+
+  T.actOnSection = (name, section) => act(name, openRows(section));
+  T.act = (name, isWhole = false) => act(name, targets(isWhole));
+
+  async function act(name, rows) {
+    const m = T.model;
+    if (name === "undo") return undo();
+    if (name === "export") return save();
+    if (name === "previous" || name === "next") return turn(name === "next" ? 1 : -1);
+    if (!rows.length) return undefined;
+    if (name === "open") return T.openDetail(rows[0]);
+    if (name === "accept") return accept(rows);
+    let label = name.startsWith("class:") ? name.slice(6) : m.data.unknown;
+    if (name === "relabel" || name === "new") {
+      const whom = rows.length === 1 ? T.baseName(m.data.name[rows[0]]) : T.things(rows.length);
+      label = await T.choose(`${name === "new" ? "New class" : "Label"} for ${whom}`, name === "new");
+      if (label === null) return undefined;
+    }
+    return put(rows, label);
+  }
+
+  // Accepting many may mean several labels: one step of undo each would be wrong.
+  function accept(rows) {
+    const m = T.model;
+    const labels = new Map(rows.map((row) => [row, m.labelOf(row)]));
+    const distinct = new Set(labels.values());
+    if (distinct.size === 1) return put(rows, [...distinct][0]);
+    const before = rows.map((row) => (m.pending.has(row) ? m.pending.get(row) : undefined));
+    m.history.push({ rows, before });
+    for (const [row, label] of labels) m.pending.set(row, label);
+    m.changed(rows);
+    return after(rows, `${T.things(rows.length)} accepted`);
+  }
+
+  function put(rows, label) {
+    T.model.correct(rows, label);
+    after(rows, `${rows.length === 1 ? T.baseName(T.model.data.name[rows[0]]) : T.things(rows.length)}: ${label}`);
+  }
+
+  function after(rows, text) {
+    T.grid.refresh(rows);
+    drawAround();
+    T.drawRule();
+    T.say(`${text}. Undo: z`);
+    if ($("detail").open) turn(1);
+    else if (rows.length === 1) T.grid.next();
+  }
+
+  function undo() {
+    const rows = T.model.undo();
+    if (!rows) return;
+    T.grid.refresh(rows);
+    drawAround();
+    T.drawRule();
+    T.grid.goToRow(rows[0]);
+    if ($("detail").open) T.openDetail(rows[0]);
+    T.say(`Undone: ${T.things(rows.length)}`);
+  }
+
+  function turn(step) {
+    const position = T.grid.positionOf.get(T.detailRow);
+    T.grid.go((position ?? T.grid.current) + step);
+    if ($("detail").open && T.grid.row !== null) T.openDetail(T.grid.row);
+  }
+
+  function save() {
+    const n = T.model.allCorrections().length;
+    if (!n) return;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(T.model.toCsv(), { type: "text/csv" }));
+    link.download = "corrections.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    T.say(`corrections.csv has ${T.plural(n, "label")}. Run again with --corrections corrections.csv`);
+  }
+
+  function nextSuggested() {
+    if (T.view !== "suggested") T.setView("suggested");
+    const row = T.grid.order.find((one) => !T.model.isDone(one));
+    if (row !== undefined) T.grid.goToRow(row);
+    $("grid").focus({ preventScroll: true });
+  }
+
+  const letters = { a: "accept", r: "relabel", u: "unknown", n: "new", z: "undo", e: "export" };
+
+  function key(event) {
+    if ($("chooser").open || $("help").open) return;
+    const { target } = event;
+    const isTyping = target.matches("input[type=search], input[type=text], select");
+    if (isTyping) {
+      if (event.key === "Escape" || (event.key === "Enter" && target.id === "search")) $("grid").focus();
+      return;
+    }
+    if ((event.ctrlKey || event.metaKey) && event.key === "z") {
+      event.preventDefault();
+      undo();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (move(event) || command(event)) event.preventDefault();
+  }
+
+  function command(event) {
+    const name = letters[event.key.toLowerCase()];
+    if (name) return T.act(name, event.shiftKey), true;
+    const digit = /^(?:Digit|Numpad)([1-9])$/.exec(event.code);
+    if (digit) {
+      const label = T.model.labels[digit[1] - 1];
+      if (label !== undefined) T.act(`class:${label}`, event.shiftKey);
+      return true;
+    }
+    const others = {
+      "/": () => $("search").focus(),
+      "?": () => $("help").showModal(),
+      "[": () => T.stepTab(-1),
+      "]": () => T.stepTab(1),
+      s: nextSuggested,
+    };
+    if (!others[event.key] || ($("detail").open && event.key !== "?")) return false;
+    others[event.key]();
+    return true;
+  }
+
+  // Arrows move the mark in the grid, the tab in the list of tabs, the photo in the large view.
+  function move(event) {
+    const { target } = event;
+    if (target.matches("input[type=range]")) return false;
+    if ($("detail").open) {
+      const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+      if (step) turn(step);
+      return Boolean(step);
+    }
+    if (target.getAttribute("role") === "tab") {
+      const step = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
+      if (step) T.stepTab(step);
+      return Boolean(step);
+    }
+    if (target.matches("button, summary, a") && (event.key === "Enter" || event.key === " ")) return false;
+    const { grid } = T;
+    const page = () => Math.max(1, Math.floor($("main").clientHeight / (grid.tile + 40))) * grid.columns;
+    const steps = {
+      ArrowLeft: () => grid.go(grid.current - 1),
+      ArrowRight: () => grid.go(grid.current + 1),
+      ArrowUp: () => grid.vertical(-1),
+      ArrowDown: () => grid.vertical(1),
+      PageUp: () => grid.go(grid.current - page()),
+      PageDown: () => grid.go(grid.current + page()),
+      Home: () => grid.go(0),
+      End: () => grid.go(grid.order.length - 1),
+      Enter: () => T.act("open"),
+    };
+    if (!steps[event.key]) return false;
+    steps[event.key]();
+    return true;
+  }
+
+  function slide() {
+    const m = T.model;
+    const value = Number($("slider").value);
+    m.moved = true;
+    if (m.mode === "p_value") m.alpha = value;
+    else m.threshold = value;
+    if (isSliding) return;
+    isSliding = true;
+    requestAnimationFrame(() => {
+      isSliding = false;
+      ruleChanged();
+    });
+  }
+
+  function ruleChanged() {
+    T.model.decide();
+    T.drawRule();
+    showView();
+  }
+
+  function theme(choice) {
+    document.documentElement.dataset.theme = choice;
+    try {
+      localStorage.setItem("oslo-triage-theme", choice);
+    } catch (error) {
+      // Without storage the choice lasts as long as the page.
+    }
+  }
+
+  function listen() {
+    document.addEventListener("keydown", key);
+    $("tabs").addEventListener("click", (event) => {
+      const tab = event.target.closest("[data-view]");
+      if (tab) T.setView(tab.dataset.view);
+    });
+    $("slider").addEventListener("input", slide);
+    $("rule-reset").addEventListener("click", () => {
+      T.model.resetRule();
+      ruleChanged();
+    });
+    $("rule-mode").addEventListener("click", () => {
+      T.model.moved = true;
+      T.model.mode = T.model.mode === "p_value" ? "threshold" : "p_value";
+      ruleChanged();
+    });
+    $("search").addEventListener("input", () => showView(false));
+    $("sort").addEventListener("change", () => showView(false));
+    $("undo").addEventListener("click", undo);
+    $("export").addEventListener("click", save);
+    $("help-button").addEventListener("click", () => $("help").showModal());
+    $("theme").addEventListener("click", () => {
+      const isDark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";
+      theme(isDark ? "light" : "dark");
+    });
+    $("actions").addEventListener("click", (event) => {
+      const button = event.target.closest("[data-act]");
+      if (button) T.act(button.dataset.act);
+    });
+    $("detail").addEventListener("close", () => {
+      T.grid.goToRow(T.detailRow);
+      $("grid").focus({ preventScroll: true });
+    });
+    $("detail").addEventListener("click", (event) => {
+      if (event.target === $("detail")) $("detail").close();
+    });
+  }
+
+  function start() {
+    const { data } = T.model;
+    document.title = `Triage: ${T.things(data.name.length)}`;
+    $("title").textContent = `${T.things(data.name.length)}, by ${data.method}`;
+    $("help-next").textContent = T.isLive
+      ? "Every correction is written to corrections.csv in the output folder, and the pile is decided again."
+      : "Corrections stay in this browser. Export them, and run the command again with --corrections corrections.csv";
+    $("checks").open = window.innerWidth > 700;
+    T.view = T.model.progress().total ? "suggested" : "unknown";
+    T.model.onchange = (rows) => T.isLive && T.send && T.send(rows);
+    T.grid = new T.Grid($("grid"), $("main"));
+    listen();
+    T.drawChecks();
+    T.drawRule();
+    showView(false);
+    $("grid").focus({ preventScroll: true });
+    T.startLive();
+    if (T.model.storageFails) T.say("This browser keeps nothing: export before you leave.");
+  }
+
+  try {
+    const kept = localStorage.getItem("oslo-triage-theme");
+    if (kept) theme(kept);
+  } catch (error) {
+    // The system's own choice is fine, too.
+  }
+  T.model = new T.Model(window.triageData);
+  start();
+})(window.Triage);

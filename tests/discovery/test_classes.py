@@ -1,0 +1,165 @@
+"""NovelClassDiscovery."""
+
+import numpy as np
+import pytest
+import sklearn
+from helpers import DATA, make_task
+from sklearn.preprocessing import StandardScaler
+
+from oslo_sklearn import (
+    OSLO,
+    AdaptiveOSLO,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    NovelClassDiscovery,
+    SimpleShot,
+    make_open_set_pipeline,
+)
+from oslo_sklearn.metrics import discovery_accuracy
+
+TASK = make_task(n_shot=5, n_open=4)
+
+
+def fit(*args, task=TASK, **params):
+    return NovelClassDiscovery(*args, random_state=0, **params).fit(*task[:3])
+
+
+@pytest.mark.parametrize("estimator", [None, OSLO(), SimpleShot(), AdaptiveOSLO(contamination=0.3)])
+def test_what_is_rejected_is_as_the_estimator_has_it(estimator):
+    found = fit(estimator)
+    alone = (AdaptiveOSLO() if estimator is None else estimator).fit(*TASK[:3])
+    expected = alone.transduce(TASK.query_X)
+    np.testing.assert_array_equal(found.labels_, expected.labels)
+    np.testing.assert_array_equal(found.is_outlier_, expected.is_outlier)
+    np.testing.assert_array_equal(found.outlierness_, expected.outlierness)
+    np.testing.assert_array_equal(found.groups_ >= 0, found.is_outlier_)
+
+
+def test_clear_classes_are_found():
+    found = fit()
+    accuracy = discovery_accuracy(TASK.query_y, found.labels_, found.groups_, found.classes_)
+    assert found.n_groups_ == 4
+    assert accuracy.all > 0.99
+    assert len(set(TASK.query_y[found.exemplars_])) == 4
+
+
+def test_transduction_is_replayed():
+    found = fit()
+    again = found.transduce(TASK.query_X)
+    np.testing.assert_array_equal(again.group, found.groups_)
+    some = np.random.default_rng(0).permutation(len(TASK.query_X))[:9]
+    np.testing.assert_array_equal(found.transduce(TASK.query_X[some]).group, found.groups_[some])
+    later = NovelClassDiscovery(random_state=0).fit(*TASK[:2]).transduce(TASK.query_X)
+    np.testing.assert_array_equal(later.group, found.groups_)
+
+
+def test_the_frame_has_a_column_for_the_group():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TASK.query_X, index=[f"row {i}" for i in range(len(TASK.query_X))])
+    found = fit().transduce(frame.to_numpy()).with_index_of(frame).to_frame()
+    assert found.columns[-1] == "group"
+    assert found.index[3] == "row 3"
+
+
+def test_small_groups_are_dissolved():
+    task = make_task(n_shot=5, n_open=3, n_query=15)
+    query = np.concatenate([task.query_X, np.full((2, 64), 3.0) + 9 * np.eye(64)[[5, 5]]])
+    query = query.astype(np.float32) + 0.01 * np.random.default_rng(0).normal(size=query.shape)
+    estimator = AdaptiveOSLO()
+    pairs = fit(estimator, task=(*task[:2], query), n_groups=4)
+    together = pairs.groups_[-2:]
+    assert together[0] == together[1] >= 0
+    singles = fit(estimator, task=(*task[:2], query), n_groups=4, min_group_size=3)
+    np.testing.assert_array_equal(singles.groups_[-2:], [3, 4])
+    assert singles.n_groups_ == 5
+    np.testing.assert_array_equal(singles.exemplars_[-2:], len(query) - 2 + np.arange(2))
+    np.testing.assert_array_equal(singles.transduce(query).group, singles.groups_)
+    alone = fit(estimator, task=(*task[:2], query), min_group_size=1000)
+    assert alone.n_groups_ == alone.is_outlier_.sum()
+    np.testing.assert_array_equal(alone.transduce(query).group, alone.groups_)
+
+
+def test_nothing_rejected():
+    found = fit(AdaptiveOSLO(threshold=1e6))
+    assert found.n_groups_ == 0
+    assert (found.groups_ == -1).all()
+    assert len(found.exemplars_) == 0
+    assert (found.transduce(TASK.query_X).group == -1).all()
+
+
+def test_with_a_guarantee():
+    found = fit(ConformalOpenSetClassifier(OSLO(), alpha=0.1, random_state=0))
+    result = found.transduce(TASK.query_X)
+    assert list(result.to_frame().columns[-2:]) == ["p_value", "group"]
+    np.testing.assert_array_equal(found.groups_ >= 0, result.p_value <= 0.1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_pipelines_group_what_their_last_step_sees():
+    scaler = StandardScaler().fit(TASK.support_X)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_open_set_pipeline(StandardScaler(), OSLO())
+        found = fit(pipeline)
+    scaled = (scaler.transform(TASK.support_X), TASK.support_y, scaler.transform(TASK.query_X))
+    expected = fit(OSLO(), task=scaled)
+    np.testing.assert_array_equal(found.groups_, expected.groups_)
+    np.testing.assert_array_equal(found.transduce(TASK.query_X).group, found.groups_)
+
+
+def test_known_negatives_are_in_no_group():
+    negatives = TASK.query_X[TASK.query_y == 8][:5]
+    support = np.concatenate([TASK.support_X, negatives])
+    labels = np.concatenate([TASK.support_y, np.full(5, -1)])
+    found = fit(OSLO(outlier_label=-1), task=(support, labels, TASK.query_X))
+    np.testing.assert_array_equal(found.classes_, range(5))
+    assert len(found.groups_) == len(TASK.query_X)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_groups": 0}, "n_groups"),
+        ({"n_groups": "all"}, "n_groups"),
+        ({"max_groups": 0}, "max_groups"),
+        ({"min_group_size": 0}, "min_group_size"),
+        ({"estimator": StandardScaler()}, "estimator"),
+    ],
+)
+def test_bad_parameters(params, match):
+    with pytest.raises(ValueError, match=match):
+        fit(**params)
+
+
+def test_dask_queries_are_refused():
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match="query_X is a dask"):
+        NovelClassDiscovery().fit(*TASK[:2], da.from_array(TASK.query_X))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason=f"no real data at {DATA}")
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("cub_lite0", 0.8),
+        ("grocery_lite0", 0.8),
+        ("flowers_lite0", 0.88),
+        ("banking77_minilm", 0.88),
+    ],
+)
+def test_novel_classes_of_real_features(name, least):
+    """2 to 8 unknown classes (7 of flowers) of 15 rows, 100 tasks."""
+    data = np.load(DATA / f"{name}.npz")
+    novel = data["split"] == "novel"
+    X, y = data["X"][novel].astype(np.float32), data["y"][novel]
+    n_opens = [2 + i % (6 if name == "flowers_lite0" else 7) for i in range(100)]
+    accuracies, errors = [], []
+    for seed, n_open in enumerate(n_opens):
+        split = FewShotOpenSetSplit(n_shot=5, n_open=n_open, n_tasks=1, random_state=seed)
+        ((support, query),) = split.split(X, y)
+        found = fit(task=(X[support], y[support], X[query]))
+        accuracy = discovery_accuracy(y[query], found.labels_, found.groups_, found.classes_)
+        accuracies.append(accuracy.novel)
+        errors.append(abs(found.n_groups_ - n_open))
+    assert np.mean(errors) <= 1
+    assert np.mean(accuracies) >= least

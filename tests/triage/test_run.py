@@ -1,0 +1,175 @@
+"""``triage`` on arrays, frames and files: decisions, corrections, checks, displays."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from triage_helpers import CLASSES, make_features, make_pile
+
+from oslo_sklearn import OSLO, AdaptiveOSLO
+from oslo_sklearn.triage import triage
+from oslo_sklearn.triage.tables import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_features()
+
+
+@pytest.fixture(scope="module")
+def result(rows):
+    support, y, pile, _ = rows
+    return triage((support, y), pile)
+
+
+def test_decisions_are_the_estimators(rows, result):
+    support, y, pile, truth = rows
+    expected = AdaptiveOSLO().fit(support, y, pile).transduce(pile)
+    np.testing.assert_array_equal(result.found_.labels, expected.labels)
+    np.testing.assert_array_equal(result.found_.is_outlier, expected.is_outlier)
+    np.testing.assert_array_equal(
+        result.decisions_, np.where(expected.is_outlier, "unknown", expected.labels)
+    )
+    wanted = np.where(np.isin(truth, CLASSES), truth, "unknown")
+    assert np.mean(result.decisions_ == wanted) > 0.9
+    # The page's threshold parts the rows as the method does.
+    threshold = result.found_.rule.threshold
+    np.testing.assert_array_equal(result.found_.outlierness > threshold, expected.is_outlier)
+
+
+def test_frame_has_the_nine_columns(result):
+    frame = result.to_frame()
+    assert tuple(frame.columns) == COLUMNS
+    assert frame["path"].tolist() == [str(i) for i in range(60)]
+    assert frame["p_value"].between(0, 1).all()
+    assert (frame["group"].isna() == ~frame["is_outlier"]).all()
+    assert sorted(frame["suggested"].dropna()) == list(range(1, 21))
+    assert set(frame["decision"]) == {*CLASSES, "unknown"}
+
+
+def test_labels_keep_their_type_and_frames_their_index(rows):
+    support, y, pile, _ = rows
+    codes = np.unique(y, return_inverse=True)[1]
+    index = [f"id{i}" for i in range(60)]
+    frame = triage((support, codes), pd.DataFrame(pile, index=index)).to_frame()
+    assert frame["path"].tolist() == index
+    assert set(frame["label"]) == {0, 1, 2}
+    assert set(frame["decision"]) == {0, 1, 2, "unknown"}
+
+
+def test_one_example_has_no_p_values(rows):
+    support, y, pile, _ = rows
+    single = triage((support[::3], y[::3]), pile)
+    assert single.found_.p_values is None
+    assert single.to_frame()["p_value"].isna().all()
+    assert [check.kind for check in single.checks_] == ["single"]
+    with pytest.raises(ValueError, match="apple"):
+        triage((support[::3], y[::3]), pile, alpha=0.1)
+
+
+@pytest.mark.parametrize("control", ["fpr", "fdr"])
+def test_alpha_decides_by_p_values(rows, control):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile, alpha=0.2, control=control)
+    p = result.found_.p_values
+    rejected = result.found_.is_outlier
+    assert rejected.any()
+    assert p[rejected].max() <= p[~rejected].min()
+    if control == "fpr":
+        np.testing.assert_array_equal(rejected, p <= 0.2)
+    assert result.found_.rule.kind == "p_value"
+    assert "at most 20%" in result.summary()
+
+
+def test_corrections_join_the_support(rows):
+    support, y, pile, truth = rows
+    result = triage((support, y), pile, corrections={"36": "milk", "37": "milk", "48": "unknown"})
+    assert "milk" in result.found_.classes
+    assert result.decisions_[[36, 37, 48]].tolist() == ["milk", "milk", "unknown"]
+    assert np.mean(result.decisions_[truth == "milk"] == "milk") > 0.9
+    assert np.mean(result.decisions_[truth == "plum"] == "unknown") > 0.9
+    assert not result.found_.suggested[[36, 37, 48]].any()
+    assert np.isnan(result.found_.p_values[[36, 37, 48]]).all()
+    assert "from 12 labelled rows of 4 classes" in result.summary()
+    result.correct({36: None, 37: None, 48: None})
+    fresh = triage((support, y), pile)
+    np.testing.assert_array_equal(result.decisions_, fresh.decisions_)
+    with pytest.raises(ValueError, match="the pile has no 'q'"):
+        triage((support, y), pile, corrections={"q": "milk"})
+
+
+def test_a_new_class_of_one_suspends_the_p_values(rows):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile, alpha=0.2, corrections={"36": "milk"})
+    assert result.found_.rule.kind == "threshold"
+    assert "p-values decide again when it has two" in result.summary()
+    assert result.correct({37: "milk"}).found_.rule.kind == "p_value"
+
+
+def test_everything_corrected(rows):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile[:4], corrections={str(i): "apple" for i in range(4)})
+    assert result.decisions_.tolist() == ["apple"] * 4
+    assert not result.found_.suggested.any()
+
+
+def test_background_is_the_centre(rows):
+    support, y, pile, _ = rows
+    other = pile + 3.0
+    result = triage((support, y), pile, background=other)
+    np.testing.assert_allclose(result.estimator.center, other.mean(axis=0))
+    with pytest.raises(ValueError, match="the background has 3 features"):
+        triage((support, y), pile, background=np.eye(3))
+
+
+def test_checks(rows, tmp_path):
+    support, y, pile, _ = rows
+    y = y.copy()
+    y[0] = "bread"  # an apple
+    pile = np.concatenate([pile, support[4:5]])
+    result = triage((support, y), pile, estimator=OSLO())
+    unlike, duplicate = result.checks_
+    assert (unlike.kind, unlike.support) == ("unlike", 0)
+    assert "looks more like apple" in unlike.text
+    assert (duplicate.kind, duplicate.support, duplicate.query) == ("duplicate", 4, 60)
+    assert "looks more like apple" in result.summary()
+
+
+def test_display_is_html_without_scripts(rows, tmp_path):
+    support, y, pile, _ = rows
+    y = np.where(y == "apple", "<script>alert(1)</script>", y)
+    shown = triage((support, y), pile, texts=[f"<b>{i}</b>" for i in range(60)])._repr_html_()
+    assert "<script" not in shown
+    assert "<b>1</b>" not in shown
+    assert "&lt;script&gt;" in shown
+    with_pictures = make_pile(tmp_path)._repr_html_()
+    assert len(re.findall(r'<img src="data:image/jpeg;base64,', with_pictures)) == 8
+    assert "http" not in with_pictures
+
+
+def test_pixels_need_no_files(rows, tmp_path):
+    support, y, pile, _ = rows
+    pixels = np.zeros((60, 8, 8), dtype=np.uint8)
+    page = triage((support, y), pile, images=list(pixels)).write(tmp_path / "out")
+    (assets,) = page.parent.glob("page-*")
+    assert Image.open(assets / "thumbs" / "0.jpg").size == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("support", "pile", "message"),
+    [
+        ((np.eye(3),), np.eye(3), "pair"),
+        ((np.eye(3), ["a", "b"]), np.eye(3), "3 rows and labels of shape"),
+        ((np.eye(3), ["a", "b", "c"]), np.eye(4), "3 features and the pile's 4"),
+        ((np.eye(3), ["a", "b", "c"]), np.empty((0, 3)), "the pile is empty"),
+        ((np.eye(3), ["a", "b", "c"]), ["x.jpg"], "images need an extractor"),
+        ((np.eye(3), ["a", "b", "c"]), np.arange(3), "rows of features"),
+    ],
+)
+def test_bad_input(support, pile, message):
+    with pytest.raises(ValueError, match=message):
+        triage(support, pile)
