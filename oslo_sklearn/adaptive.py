@@ -14,15 +14,8 @@ from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, SHARES, AdaptiveModel, answer_rows, solve_adaptive
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.adaptive_tiled import (
-    MOMENT_ROWS,
-    read_tiles,
-    sample_size,
-    solve_adaptive_tiled,
-    spread_rows,
-    sum_cells,
-    sum_moment,
-)
+from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells, sum_moment
+from .solvers.adaptive_tiled import MOMENT_ROWS, READ_ROWS, sample_size, solve_adaptive_tiled
 from .solvers.diagnosis import largest_columns, some_rows
 from .solvers.geometry import cell_center, class_means, prepare_rows, unit_rows
 from .solvers.oslo_tiled import TiledRows, tile_rows
@@ -235,6 +228,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         support, rows = self._prepare(support, center), query[0]
         tiles = TiledRows(rows, of_task)
         tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
+        every, some = (spread_rows(len(rows), n).to(rows.device) for n in (len(rows), READ_ROWS))
         chosen = spread_rows(len(rows), sample_size(n_classes)).to(rows.device)
         solved = solve_adaptive_tiled(
             self._model(),
@@ -244,7 +238,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             sum_moment(rows, spread_rows(len(rows), MOMENT_ROWS), of_task),
             len(rows),
             unit_rows(start_prototypes(support, labels, n_classes))[0],
-            lambda *state: read_tiles(*state, ((tile, inverse) for _, tile, inverse in tiles)),
+            lambda all_rows, *state: read_tiles(*state, tiles.some(every if all_rows else some)),
             share=self._given_share(),
             max_iter=self.max_iter,
         )

@@ -5,9 +5,9 @@ functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task
 
 * *A sample*, each row of which stands for several, goes through all steps of `adaptive` in memory,
   one hypothesis after another. It judges the hypotheses, and its functions are where to start.
-* *All rows* are read a few times, a tile at a time, for the hypotheses that are left. Each time the
-  functions are fitted to the sums. The intercepts are found on the sample, whose totals are
-  scaled to those that the last reading has counted.
+* *Readings* of many rows, and at last of all, a tile at a time, for the hypotheses that matter. The
+  sample's sums are corrected by what they lacked at the last reading; intercepts are found on the
+  sample, whose totals are scaled to those that were read.
 
 A query no larger than the sample needs no second stage: the answer is that of `adaptive` but for
 rounding. Tiles are added up by the caller, so they may be anywhere.
@@ -16,11 +16,9 @@ rounding. Tiles are added up by the caller, so they may be anywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,160 +39,25 @@ from .adaptive import (
     label_trust,
 )
 from .adaptive_belief import belief, belief_weights, fringe_of_sums, storey_share
-from .geometry import center_of_cells, class_means, one_hot, prepare_rows
-from .oslo import Step, step
-from .oslo_tiled import StepSums, tile_rows
+from .adaptive_sums import Reading
+from .geometry import class_means, one_hot
 from .smoother import moment_map
 
-SAMPLE_ROWS = 2**14  # that the hypotheses are judged on
+SAMPLE_ROWS = 2**13  # that the hypotheses are first judged on
 SAMPLE_ENTRIES = 2**23  # rows x classes of a sample, at most
 MOMENT_ROWS = 2**16  # that the second moment is estimated from
-EXTRA = ()
+READ_ROWS = 2**16  # that are read before the last step, which reads all
+CANDIDATES = 8  # hypotheses that are left after a look at the sample
+LEAST_BELIEF = 1e-3  # of a hypothesis that rows are read for
+# Of many classes, hypotheses with less belief than this after the first step are dropped.
+MANY_CLASSES, HOPELESS = 100, 1e-6
+MOST_OFF = 10.0  # that a total of the sample is taken to be
 _TINY = 1e-30
-_SCALE = 2.0**-40  # of sums of rows as they are: no number of them overflows
-LEAST_BELIEF = 0.01  # of a hypothesis that all rows are read for
 
 
 def sample_size(n_classes: int) -> int:
     """Rows of a sample."""
     return min(SAMPLE_ROWS, max(1, SAMPLE_ENTRIES // (n_classes + 1)))
-
-
-def spread_rows(n_rows: int, n_wanted: int) -> Tensor:
-    """Ascending indices: a random row of each of so many equal stretches, always the same."""
-    if n_rows <= n_wanted:
-        return torch.arange(n_rows)
-    edges = torch.arange(n_wanted + 1, dtype=torch.float64) * (n_rows / n_wanted)
-    jitter = torch.rand(n_wanted, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return (edges[:-1] + jitter * edges.diff()).long().clamp_max(n_rows - 1)
-
-
-def sum_moment(rows: Tensor, indices: Tensor, center: Tensor | None) -> Tensor:
-    """Sum of the squares of all rows ``(n, d)``, prepared, estimated from some of them."""
-    moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
-    for some in indices.split(tile_rows(rows.shape[1])):
-        tile = prepare_rows(rows[some.to(rows.device)], center, normalize=True)
-        moment += tile.mT @ tile
-    return (moment * (len(rows) / len(indices))).to(rows.dtype)
-
-
-class CellSums(NamedTuple):
-    """Sums over rows of what `geometry.cell_center` needs, scaled so that they never overflow."""
-
-    rows: Tensor  # (K, d)
-    counts: Tensor  # (K,)
-
-    def center(self, like: Tensor) -> Tensor:
-        """The centre ``(d,)``, in the type of ``like``."""
-        largest = self.rows.abs().max().clamp_min(torch.finfo(self.rows.dtype).tiny)
-        center = center_of_cells(self.rows[None] / largest, self.counts[None])[0]
-        return (center * (largest / _SCALE)).to(like)
-
-    def pack(self) -> np.ndarray:
-        """As one vector, with the number of rows at its end."""
-        parts = (self.rows.reshape(-1), self.counts, self.counts.sum()[None])
-        return torch.cat(parts).cpu().numpy()
-
-    @classmethod
-    def unpack(cls, packed: np.ndarray, n_classes: int) -> CellSums:
-        packed = torch.from_numpy(packed)
-        counts = packed[-1 - n_classes : -1]
-        return cls(packed[: -1 - n_classes].reshape(n_classes, -1), counts)
-
-    def add_support(self, support: Tensor, labels: Tensor) -> CellSums:
-        """With labelled rows, which join their own class."""
-        joins = one_hot(labels, len(self.counts), torch.float64)
-        rows = joins.mT @ (support.double() * _SCALE)
-        return CellSums(self.rows + rows, self.counts + joins.sum(0))
-
-
-def sum_cells(prototypes: Tensor, tiles: Iterable[Tensor]) -> CellSums:
-    """Let rows join the class whose prototype they are closest to; rows are not prepared."""
-    rows = torch.zeros_like(prototypes, dtype=torch.float64)
-    counts = rows.new_zeros(len(rows))
-    for tile in tiles:
-        largest = max(-tile.min(), tile.max())  # so that neither product overflows
-        scale = torch.where(largest > 0, largest, 1.0)
-        nearest = (tile @ (prototypes / scale).mT).argmax(-1)
-        joins = one_hot(nearest, len(prototypes), tile.dtype)
-        counts += joins.sum(0)
-        rows += (joins.div_(scale).mT @ tile) * (scale.double() * _SCALE)
-    return CellSums(rows, counts)
-
-
-class Reading(NamedTuple):
-    """What one reading of all rows adds up, in double precision."""
-
-    rows: Tensor  # (H, K + 1, d), weighted by the assignments
-    counts: Tensor  # (H, K + 1), of the assignments
-    squares: Tensor  # (H, K + 1), of the assignments
-    log_sums: Tensor  # (H,), of the exponentials of a row's logits
-    oslo: StepSums  # its step after the path so far; the last entry is the number of rows
-
-    @classmethod
-    def zeros(cls, weights: Tensor, path: Tensor) -> Reading:
-        rows = torch.zeros_like(weights, dtype=torch.float64)
-        counts = rows.new_zeros(rows.shape[:2])
-        return cls(rows, counts, counts.clone(), rows.new_zeros(len(rows)), StepSums.zeros(path[0]))
-
-    def pack(self) -> np.ndarray:
-        """As one vector: the sum of such vectors is that of all rows."""
-        parts = torch.cat([part.reshape(-1) for part in self[:-1]])
-        return np.concatenate([parts.cpu().numpy(), self.oslo.pack()])
-
-    @classmethod
-    def unpack(cls, packed: np.ndarray, shape: tuple[int, int, int]) -> Reading:
-        """``shape`` is that of ``rows``."""
-        shapes = (shape, shape[:2], shape[:2], shape[:1])
-        edges = np.cumsum([math.prod(shape) for shape in shapes])
-        *parts, rest = np.split(packed, edges)
-        parts = (torch.from_numpy(p).reshape(s) for p, s in zip(parts, shapes, strict=True))
-        return cls(*parts, StepSums.unpack(rest, shape[1] - 1))
-
-
-def read_tiles(
-    weights: Tensor, intercepts: Tensor, path: Tensor, tiles: Iterable[tuple[Tensor, Tensor | None]]
-) -> Reading:
-    """Read tiles of rows ``(n, d)``, each with one over its rows' lengths ``(n, 1)`` or None.
-
-    ``weights (H, K + 1, d)`` and ``intercepts (H, K + 1)`` are those of the hypotheses, and ``path
-    (t + 1, K, d)`` has OSLO's prototypes so far.
-    """
-    sums = Reading.zeros(weights, path)
-    n_entries = weights.shape[:2]
-    both = weights.flatten(0, 1)
-    makes_step = len(path) <= OSLO_STEPS
-    if makes_step:
-        both = torch.cat([both, path.flatten(0, 1)])
-    for tile, inverse in tiles:
-        products = tile @ both.mT
-        if inverse is not None:
-            products.mul_(inverse)
-        q = products[:, : math.prod(n_entries)].unflatten(-1, n_entries) + intercepts
-        top = q.amax(-1, keepdim=True)
-        total = q.sub_(top).exp_().sum(-1, keepdim=True)
-        q.div_(total)
-        sums.log_sums.add_(top.add_(total.log_()).sum((0, 2)))
-        sums.counts.add_(q.sum(0))
-        sums.squares.add_(torch.linalg.vector_norm(q, dim=0).square_())
-        if inverse is not None:
-            q.mul_(inverse[..., None])
-        sums.rows.add_((q.flatten(1).mT @ tile).unflatten(0, n_entries))
-        if makes_step:
-            log_p = products[:, math.prod(n_entries) :].unflatten(-1, path.shape[:2])
-            sums.oslo.add(OSLO_MODEL, _step_along(log_p), tile, inverse)
-        else:
-            sums.oslo.n_rows.add_(len(tile))
-    return sums
-
-
-def _step_along(log_p: Tensor) -> Step:
-    """The last of OSLO's steps along a path, ``log_p (n, t, K)``."""
-    z = torch.full_like(log_p[:, 0], 1 / log_p.shape[-1])
-    for i in range(log_p.shape[1]):
-        found = step(OSLO_MODEL, log_p[:, i], z)
-        z = found.z
-    return found
 
 
 class SampleFit:
@@ -228,7 +91,7 @@ class SampleFit:
         self._mean = (membership.sum(0) + n_query * prescribed) / n_rows
         self.intercepts = torch.zeros_like(prescribed)
         self._counts, self._squares = torch.zeros_like(prescribed), torch.zeros_like(prescribed)
-        self._entropy, self.belief = torch.zeros_like(self.shares), torch.zeros_like(self.shares)
+        self._entropy = torch.zeros_like(self.shares)
         # What the sample's sums must be corrected by to be those of all rows.
         self._ratio = torch.ones_like(prescribed)
         self._rows = starts.new_zeros(*prescribed.shape, starts.shape[1])
@@ -291,18 +154,17 @@ class SampleFit:
         rho, log_odds = self.balances[g], torch.logit(self.shares[g])
         intercepts = self.intercepts[g]
         weights = self._weights[g]
-        odds = self._sample @ weights.mT
-        odds += intercepts
-        top = odds.amax(-1, keepdim=True)
+        odds = weights @ self._sample.mT  # (K + 1, m)
+        odds += intercepts[:, None]
+        top = odds.amax(0)
         odds.sub_(top).exp_()
-        factor = torch.ones_like(intercepts)
-        before = intercepts.clone()
-        replicas = self._n_query / len(odds)
+        before, factor = intercepts.clone(), torch.ones_like(intercepts)
+        replicas = self._n_query / len(top)
         scale = replicas * self._ratio[g]
         for i in range(n_sweeps + 1):
-            total = (odds @ factor).clamp_min_(_TINY)
-            q = (odds * factor).div_(total[:, None])
-            counts, squares = q.sum(0), torch.linalg.vector_norm(q, dim=0).square_()
+            total = (factor @ odds).clamp_min_(_TINY)
+            q = (odds * factor[:, None]).div_(total)
+            counts, squares = q.sum(1), torch.linalg.vector_norm(q, dim=1).square_()
             if i == n_sweeps:
                 break
             slopes = 1 - squares / counts.clamp_min(_TINY)
@@ -315,24 +177,25 @@ class SampleFit:
             slope = slopes[-1] / (n_known / self._n_query).clamp_min(_TINY)
             intercepts[-1] += (log_odds - logs[-1] + log_known) / slope.clamp_min(0.25)
             factor = (intercepts - before).exp_()
-        rows = q.mT @ self._sample
+        rows = q @ self._sample
         # A row's entropy is its log-sum-exp minus its expected logit.
         expected = (rows * weights).sum() + (counts * intercepts).sum()
-        self._entropy[g] = (top[:, 0] + total.log()).mean() - expected / len(odds)
+        self._entropy[g] = (top + total.log()).mean() - expected / len(top)
         self._counts[g], self._squares[g] = counts * replicas, squares * replicas
         self._rows[g] = rows * replicas + self._lacking[g]
 
-    def learn(self, read: Callable[[Tensor, Tensor], Reading]) -> Reading:
-        """Read all rows, and take their sums in place of the sample's."""
-        found = read(self._weights, self._offsets)
+    def learn(self, chosen: Tensor, read: Callable[[Tensor, Tensor], Reading]) -> Reading:
+        """Read rows for the chosen hypotheses, and take their sums in place of the sample's."""
+        weights, offsets = self._weights[chosen], self._offsets[chosen]
+        found = read(weights, offsets).scaled(self._n_query)
         rows, counts = found.rows.to(self._rows), found.counts.to(self._counts)
-        self._lacking += rows - self._rows
-        self._ratio = (counts / self._counts.clamp_min(_TINY)).clamp_(0.1, 10)
-        self._rows, self._counts = rows, counts
-        self._squares = found.squares.to(counts)
-        expected = (found.rows * self._weights).sum((1, 2))
-        expected += (found.counts * self._offsets).sum(1)
-        self._entropy = ((found.log_sums - expected) / self._n_query).to(counts)
+        self._lacking[chosen] += rows - self._rows[chosen]
+        ratio = counts / self._counts[chosen].clamp_min(_TINY)
+        self._ratio[chosen] = ratio.clamp_(1 / MOST_OFF, MOST_OFF)
+        self._rows[chosen], self._counts[chosen] = rows, counts
+        self._squares[chosen] = found.squares.to(counts)
+        expected = (found.rows * weights).sum((1, 2)) + (found.counts * offsets).sum(1)
+        self._entropy[chosen] = ((found.log_sums - expected) / self._n_query).to(counts)
         return found
 
     def judge(self) -> tuple[Tensor, Tensor]:
@@ -353,6 +216,14 @@ class SampleFit:
             (self.balances < 0).to(entropy.dtype),
         )
         return entropy, found[0]
+
+    def most_likely(self, n_steps: int):
+        """The hypotheses that the sample alone would believe in, after so many steps."""
+        trial = self.copy()
+        for _ in range(n_steps):
+            trial.step()
+        found = trial.judge()[1].topk(min(CANDIDATES, len(self.shares)))
+        return found.indices, found.values
 
     def copy(self) -> SampleFit:
         """Another fit that may go its own way."""
@@ -383,9 +254,12 @@ class OSLOPath:
     def so_far(self) -> Tensor:
         return torch.stack(self.prototypes)
 
+    def is_done(self) -> bool:
+        return len(self.prototypes) > OSLO_STEPS
+
     def add(self, reading: Reading) -> None:
         """Make the next step, if there is one."""
-        if len(self.prototypes) <= OSLO_STEPS:
+        if not self.is_done():
             rows, weights = reading.oslo.rows.to(self._rows), reading.oslo.weights.to(self._rows)
             self.prototypes.append(OSLO_MODEL.on_model(self._rows + rows, self._weights + weights))
 
@@ -398,7 +272,7 @@ def solve_adaptive_tiled(
     moment: Tensor,
     n_query: int,
     starts: Tensor,
-    read: Callable[[Tensor, Tensor, Tensor], Reading],
+    read: Callable[[bool, Tensor, Tensor, Tensor], Reading],
     *,
     share: float | None = None,
     max_iter: int,
@@ -412,51 +286,66 @@ def solve_adaptive_tiled(
     moment : Tensor of shape (d, d)
         The sum of :math:`x x^T` over the query's rows.
     read : callable
-        ``read(weights, intercepts, path)`` is `read_tiles` of all rows.
+        ``read(all_rows, weights, intercepts, path)`` is `read_tiles` of all rows, or else of as
+        many as it likes, evenly spread.
     """
     n_classes, is_whole = len(starts), len(sample) == n_query
     shares = starts.new_tensor(SHARES if share is None else [share])
     fit = SampleFit(model, support, labels, sample, starts, moment, n_query, shares)
     path = OSLOPath(support, labels, starts)
     judged_at = min(max_iter, STEPS_TO_JUDGE)
-    read_at = set() if is_whole else {judged_at - 1, judged_at, max_iter, *EXTRA}
+    read_at = [] if is_whole else readings(judged_at, max_iter)
     objective = []
     for i in range(max_iter + 1):
         if i:
             objective.append(fit.step())
-        if i == judged_at - 1 and not is_whole:
-            trial = fit.copy()
-            trial.step()
-            kept = (trial.judge()[1] >= LEAST_BELIEF).nonzero()[:, 0]
-            objective = [values[kept] for values in objective]
+        if i == 1 < judged_at and n_classes >= MANY_CLASSES and min(read_at, default=2) > 1:
+            kept = (fit.judge()[1] >= HOPELESS).nonzero()[:, 0]
             fit.keep(kept)
+            objective = [values[kept] for values in objective]
+        if i in read_at[:1]:
+            kept, found = fit.most_likely(judged_at - i)
+            fit.keep(kept)
+            objective = [values[kept] for values in objective]
+            notable = found >= LEAST_BELIEF
         if i in read_at:
-            path.add(fit.learn(lambda *state: read(*state, path.so_far())))
+            state = i == max_iter, path.so_far()
+            path.add(fit.learn(notable, lambda w, b, state=state: read(state[0], w, b, state[1])))
         if i == judged_at:
             entropy, found = fit.judge()
             kept = found.topk(min(KEPT, len(found))).indices
-            if not is_whole:
-                kept = kept[found[kept] >= LEAST_BELIEF]
-            objective = [values[kept] for values in objective]
             fit.keep(kept)
+            objective = [values[kept] for values in objective]
             fit.count_outliers_half()
-            belief_ = F.normalize(found[kept], p=1, dim=0)
-            entropy = (belief_ * entropy[kept]).sum()
-    objective = (torch.stack(objective, -1) * belief_[:, None]).sum(0)
-    weights = fit.weights()
-    while len(path.prototypes) <= OSLO_STEPS:
-        path.add(read(weights[:0], fit.intercepts[:0], path.so_far()))
-    path = path.prototypes
-    fit.belief = belief_
-    intercepts, held = fit.intercepts, (fit.belief * fit.shares).sum()
+            believed = F.normalize(found[kept], p=1, dim=0)
+            entropy = (believed * entropy[kept]).sum()
+            notable = believed >= LEAST_BELIEF
+    weights, intercepts = fit.weights(), fit.intercepts
+    while not path.is_done():
+        path.add(read(False, weights[:0], intercepts[:0], path.so_far()).scaled(n_query))
+    held = (believed * fit.shares).sum()
     if share is None and n_classes == 1:
         # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
-        of_class = F.pad(path[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
+        of_class = F.pad(path.prototypes[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
         weights, intercepts = of_class.expand_as(weights), torch.zeros_like(intercepts)
         held = torch.full_like(held, torch.nan)
-    even = (fit.belief * (fit.balances > 0)).sum()
-    solved = (weights, intercepts, fit.belief, path[-1], label_trust(entropy), held, even)
-    return AdaptiveSolution(*(tensor[None] for tensor in (*solved, objective)))
+    solved = AdaptiveSolution(
+        weights,
+        intercepts,
+        believed,
+        path.prototypes[-1],
+        label_trust(entropy),
+        held,
+        (believed * (fit.balances > 0)).sum(),
+        (torch.stack(objective, -1) * believed[:, None]).sum(0),
+        (fit.balances > 0).to(believed.dtype),
+    )
+    return AdaptiveSolution(*(tensor[None] for tensor in solved))
+
+
+def readings(judged_at: int, max_iter: int) -> list[int]:
+    """Steps after which rows are read: until the hypotheses are judged, halfway, and at the end."""
+    return sorted({*range(judged_at + 1), (judged_at + max_iter) // 2, max_iter})
 
 
 def _log(shares: Tensor) -> Tensor:
