@@ -12,7 +12,7 @@ from .geometry import class_means, product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
-NARROW = 0.77
+NARROW = 0.76
 NARROW_NOISE = 0.17  # subtracted, divided by the number of labelled rows a class
 BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which nothing is said
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
