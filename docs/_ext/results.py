@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import adaptive_tables
+import conformal_tables
 import numpy as np
 import pandas as pd
 
@@ -19,7 +20,8 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 def write_results(folder: Path) -> None:
     """Write tables as fragments of pages, Markdown and LaTeX, and the figures that need means."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (adaptive_tables.tables() | result_files()).items():
+    made = adaptive_tables.tables() | conformal_tables.tables() | result_files()
+    for name, text in made.items():
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

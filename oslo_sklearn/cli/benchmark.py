@@ -8,6 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from .._text import printable
+
 _DESCRIPTION = """\
 Run one of the paper's experiments on features and write a report: csv, LaTeX, Markdown,
 reStructuredText and one self-contained HTML page.
@@ -118,8 +120,8 @@ def run(args) -> int:
             command=_command(args), seed=getattr(args, "seed", "none"), **_data(args, sets)
         ),
     )
-    print(report.to_markdown(tables))
-    print("\n".join(str(path) for path in paths))
+    print(printable(report.to_markdown(tables)))
+    print("\n".join(printable(path) for path in paths))
     return 0
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from .._text import printable
 from ._images import add_extractor_options, check_writable, list_failures, make_extractor
 
 _DESCRIPTION = """\
@@ -112,7 +113,7 @@ def run(args) -> int:
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
         result.write(args.out, cache_dir=None if args.no_cache else _cache_dir(args))
-    print(result.summary(args.out))
+    print(printable(result.summary(args.out)))
     list_failures(result.support.unreadable + result.query.unreadable)
     if args.serve is not None:
         from ..triage.server import serve
@@ -218,12 +219,12 @@ def _triage(args, estimator):
     if absent:
         print(
             f"{len(absent)} corrected files are not in the pile and were left out; the first: "
-            f"{absent[0]}",
+            f"{printable(absent[0])}",
             file=sys.stderr,
         )
     own = args.out / FILE
     if args.serve is None and not args.corrections and own.is_file():
-        print(f"not used: {own}; add --corrections {own}", file=sys.stderr)
+        print(printable(f"not used: {own}; add --corrections {own}"), file=sys.stderr)
     return result.correct(corrections)
 
 

@@ -36,7 +36,7 @@ def labelling(
     n_labels : sequence of int, default=(0, 2, 5, 10, 20)
     n_tasks : int, default=100
     methods : dict with one estimator, optional
-        By default :class:`AdaptiveOSLO`.
+        By default :class:`~oslo_sklearn.AdaptiveOSLO`.
     base, cache, progress : ignored
 
     Returns

@@ -14,7 +14,7 @@ calibrated on tasks of base classes. ``single``: one row at a time. A row of the
 over the tasks of a cell in per cent: ``rejected`` of the known rows, ``discovery`` the known among
 the rejected, ``found`` of the unknown rows. With ``--out FOLDER`` the table is kept in
 ``conformal_<what>.csv``, where it takes the place of the rows of the same sets.
-``docs/results/conformal_tables.py`` makes the documentation's tables out of these files.
+``docs/_ext/conformal_tables.py`` makes the documentation's tables out of these files.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ import re
 import subprocess
 import sys
 import textwrap
-from itertools import product
 from pathlib import Path
 
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 import oslo_sklearn
-from oslo_sklearn import FewShotOpenSetSplit, evaluate
+from oslo_sklearn import FewShotOpenSetSplit, _public, checks, evaluate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "contributing.rst"
@@ -39,8 +38,10 @@ def toy(code, tmp_path_factory):
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oslo_sklearn, "NearestMean", module.NearestMean, raising=False)
-        patch.setattr(oslo_sklearn, "__all__", [*oslo_sklearn.__all__, "NearestMean"])
+        exported = [*_public.__all__, "NearestMean"]
+        for names in (_public, oslo_sklearn):  # the package keeps what it has been asked for
+            patch.setattr(names, "NearestMean", module.NearestMean, raising=False)
+            patch.setattr(names, "__all__", exported)
         yield module.NearestMean
     del sys.modules[path.stem]
 
@@ -66,28 +67,9 @@ def test_sklearn_checks(toy):
         assert sum(result["status"] == "passed" for result in results) > 40
 
 
-def contract() -> list:
-    """The package's contract tests with their own parameters, `estimator` excepted."""
-    import test_common
-
-    cases = []
-    for name, function in inspect.getmembers(test_common.TestContract, inspect.isfunction):
-        if not name.startswith("test_"):
-            continue
-        marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
-        for values in product(*(mark.args[1] for mark in marks)):
-            given = {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}
-            cases.append(pytest.param(function, given, id=f"{name}-{given}"))
-    return cases
-
-
-@pytest.mark.parametrize(("function", "given"), contract())
-def test_contract(toy, function, given, tmp_path):
-    import test_common
-
-    if "tmp_path" in inspect.signature(function).parameters:
-        given = {**given, "tmp_path": tmp_path}
-    function(test_common.TestContract(), estimator=toy(), **given)
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+def test_contract(toy, check):
+    check(toy())
 
 
 def test_docstring(toy):

@@ -1,15 +1,11 @@
-"""Write the tables of ``docs/guide/decisions.rst`` out of the csv files of ``bench_conformal.py``.
-
-Run ``python docs/results/conformal_tables.py`` after ``conformal_*.csv`` in this folder have
-changed.
-"""
+"""The tables of ``docs/guide/decisions.rst`` out of the csv files of ``bench_conformal.py``."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 NAMES = {"cub": "birds", "grocery": "groceries", "banking77": "questions", "flowers": "flowers"}
 SHARES = ("0.00", "0.12", "0.50", "0.75")
 ALPHAS = ("0.05", "0.10", "0.20")
@@ -18,7 +14,7 @@ METHODS = ("AdaptiveOSLO", "OSLO", "KNNDetector", "SimpleShot")
 
 def read(what):
     """Rows of a csv file, as texts."""
-    with (HERE / f"conformal_{what}.csv").open() as file:
+    with (RESULTS / f"conformal_{what}.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -153,8 +149,3 @@ def tables():
         "conformal_one_shot.inc": one_shot_table(read("one_shot")),
         "conformal_single.inc": single_table(read("single")),
     }
-
-
-if __name__ == "__main__":
-    for name, text in tables().items():
-        (HERE / name).write_text(text, encoding="utf-8")
