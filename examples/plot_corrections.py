@@ -2,8 +2,8 @@
 Correct a few decisions, and decide again
 =========================================
 
-Each round, ``suggest_rows`` names the rows whose labels help most. Give them their label, add them to
-the support, and fit again. A new label makes a new class; ``outlier_label`` makes an example of
+Each round, ``suggest_rows`` names the rows whose labels help most. Give them their label, add them
+to the support, and fit again. A new label makes a new class; ``outlier_label`` makes an example of
 "none of these". The page of ``triage --serve`` does the same with a mouse.
 """
 

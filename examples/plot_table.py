@@ -2,8 +2,9 @@
 A table: scale its columns first
 ================================
 
-Columns of a table have units. The methods compare directions, so that a column of large numbers hides
-all others. ``StandardScaler``, fitted on all rows, labelled or not, gives every column its say.
+Columns of a table have units. The methods compare directions, so that a column of large numbers
+hides all others. ``StandardScaler``, fitted on all rows, labelled or not, gives every column its
+say.
 """
 
 import warnings
@@ -27,7 +28,8 @@ query = np.setdiff1d(order, support)
 is_unknown = y[query] == 2
 
 # %%
-# With raw columns, the estimator warns that two of the thirteen columns hold nearly all the variance.
+# With raw columns, the estimator warns that two of the thirteen columns hold nearly all of
+# the variance.
 
 tables = {"raw": X, "scaled": StandardScaler().fit_transform(X)}
 scores = {}

@@ -2,8 +2,8 @@
 Texts: known requests, and requests of a new kind
 =================================================
 
-Any encoder of texts will do: the estimators take rows. Here it is tf-idf and ``TruncatedSVD``, which
-run without a download. Both learn from all texts, since the unlabelled ones are many and at hand.
+Any encoder of texts will do: the estimators take rows. Here it is tf-idf and ``TruncatedSVD``,
+which run without a download. Both are fitted on all texts, labelled or not.
 """
 
 from itertools import product

@@ -72,6 +72,12 @@ def test_tables_are_those_of_the_csv_files(name):
     assert written == readme_tables.TABLES[name]()
 
 
+def test_where_it_is_behind_is_said():
+    rows = readme_tables.read_means("grocery_piles", "shots", "pile", "method")
+    of = {name: rows[1, "28 5 3 2 0 + 8", name, "auroc"] for name in ("k-NN", "AdaptiveOSLO")}
+    assert f"{of['k-NN'] - of['AdaptiveOSLO']:.1f} points more" in README.read_text()
+
+
 def test_demo_prints_what_the_readme_shows(tmp_path):
     folder = tmp_path / "page"
     found = subprocess.run(
