@@ -10,6 +10,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
+from ._files import write_whole
+
 _PICKLES = (".pkl", ".pickle", ".plk", ".pth", ".pt", ".joblib")
 # An array of more bytes must not be this many times what the file holds of it: a few megabytes of
 # zeros would fill any memory.
@@ -141,7 +143,7 @@ def save_features(path, X, y, split=None):
         fields["split"] = np.asarray(split).astype(str)
     _check(path, fields)
     if path.suffix.lower() == ".npz":
-        np.savez_compressed(path, **fields)
+        write_whole(path, lambda file: np.savez_compressed(file, **fields))
         return
     if path.suffix.lower() != ".safetensors":
         raise ValueError(f"{path}: expected a name in .npz or .safetensors.")
@@ -154,7 +156,8 @@ def save_features(path, X, y, split=None):
             values, codes = np.unique(fields[field], return_inverse=True)
             metadata[key] = json.dumps(values.tolist())
             tensors[field] = codes.astype(np.int64)
-    require("safetensors.numpy", "features").save_file(tensors, path, metadata=metadata)
+    content = require("safetensors.numpy", "features").save(tensors, metadata=metadata)
+    write_whole(path, lambda file: file.write(content))
 
 
 def _read(path: Path, names: tuple) -> dict:

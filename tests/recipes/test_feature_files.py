@@ -182,3 +182,20 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
         load_features(path)
     np.savez(path, X=np.zeros((2**10, 2**9)), y=np.zeros(2**10, int))
     assert load_features(path).X.shape == (2**10, 2**9)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_full_disk_leaves_the_file_as_it_was(suffix, tmp_path):
+    resource = pytest.importorskip("resource", reason="limits the size of files")
+    path = tmp_path / f"birds{suffix}"
+    save_features(path, X, Y)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            save_features(path, X, Y, SPLIT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
