@@ -47,6 +47,17 @@ class Answer:
         """Raise FloatingPointError if a value is NaN or infinite."""
         _check_finite(self)
 
+    def settle_ties(self) -> Answer:
+        """Make the label's probability the largest where rounding has made another one equal."""
+        if self.labels is None or self.proba is None:
+            return self
+        differs = self.proba.argmax(-1) != self.labels
+        if bool(differs.any()):
+            largest = self.proba[differs].amax(-1)
+            self.proba = self.proba.clone()
+            self.proba[differs, self.labels[differs]] = largest.nextafter(largest + 1)
+        return self
+
 
 @dataclass
 class Solution:

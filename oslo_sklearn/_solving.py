@@ -98,7 +98,7 @@ class TaskSolver:
             solution, answer = self._solve_batch(rows, labels, len(self.classes_))
             solution.check_finite()
             if answer is not None:
-                answer.check_finite()
+                answer.settle_ties().check_finite()
         return solution, answer
 
     @torch.inference_mode()
@@ -141,7 +141,8 @@ class TaskSolver:
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
-            found = [keep(self._infer(state, self._prepare(t, state["center"]))) for t in tiles]
+            answers = (self._infer(state, self._prepare(t, state["center"])) for t in tiles)
+            found = [keep(answer.settle_ties()) for answer in answers]
             for answer in found:
                 answer.check_finite()
         return found[0] if len(found) == 1 else join(found)

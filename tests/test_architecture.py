@@ -18,7 +18,7 @@ ROOT = PACKAGE.parent
 LAYERS = (
     {"_version", "_text", "_files", "_optional", "_devices", "_decision", "_threshold"},
     {"_probabilities", "exceptions"},
-    {"solvers", "pipeline", "_warnings"},
+    {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "metrics", "tasks"},
     {"_solving", "_dask", "training"},

@@ -109,3 +109,18 @@ def test_the_message_says_what_to_do():
         method.score_samples(make_rows(1e20, np.float32)[2])
     method.set_params(dtype="float64").fit(*make_rows(1e20, np.float32))
     assert np.isfinite(method.outlierness_).all()
+
+
+@pytest.mark.parametrize("method", [OSLO(lambda_z=1.0), OSLO(lambda_z=1e18), AdaptiveOSLO()])
+def test_labels_are_the_largest_probabilities_where_these_round_to_ties(method):
+    rng = np.random.default_rng(0)
+    row = rng.normal(size=(1, 6))
+    # Four classes that differ by a few roundings: so do their scores, and fewer probabilities.
+    support = (row + 2e-7 * rng.normal(size=(4, 6))).astype(np.float32)
+    query = rng.normal(size=(300, 6)).astype(np.float32)
+    fitted = clone(method).fit(support, range(4), query)
+    deferred = clone(method).fit(support, range(4)).transduce(query)
+    proba = fitted.predict_proba(query)
+    np.testing.assert_array_equal(proba.argmax(1), fitted.predict(query))
+    np.testing.assert_array_equal(deferred.proba.argmax(1), deferred.labels)
+    np.testing.assert_allclose(proba.sum(1), 1, atol=1e-6)
