@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 from oslo_sklearn import OSLO, all_estimators
-from oslo_sklearn._decision import Contamination, Otsu, Scores
+from oslo_sklearn._decision import Contamination, Otsu, Scores, Zero, _between
 from oslo_sklearn._threshold import mark_outliers
 from oslo_sklearn.base import FewShotOpenSetClassifier
 
@@ -149,3 +149,28 @@ def test_a_method_declares_its_rule_in_one_attribute(task):
     assert Third().fit(*task[:3]).transduce(task.query_X).is_outlier.sum() == 50
     with pytest.raises(ValueError, match="both set the decision"):
         Third(threshold=1.0, contamination=0.5).fit(*task[:3])
+
+
+def test_scores_that_differ_by_rounding_are_not_split():
+    eps = float(np.finfo(np.float32).eps)
+    for size in (1.0, 3e30, 1e-30):
+        assert Otsu().threshold(Scores(size * np.array([1, 1 + 7.9 * eps]))) == np.inf
+        assert Otsu().threshold(Scores(size * np.array([1, 1 + 8.2 * eps]))) < np.inf
+    # Log-odds are differences of numbers near 1, however small they come out.
+    assert Zero().threshold(Scores([-4 * eps, 3.9 * eps])) == np.inf
+    assert Zero().threshold(Scores([-4 * eps, 4.1 * eps])) == 0
+
+
+def test_the_threshold_parts_neighbouring_floats():
+    for low in (1.0, -1.0, 0.0, 1e308, -1e308):
+        high = np.nextafter(low, np.inf)
+        assert low <= _between(low, high) < high
+    assert _between(-1e308, 1.5e308) == 0.25e308
+    assert _between(2.0, 2.0) == 2.0
+
+
+def test_otsu_of_scores_near_the_largest_float():
+    scores = np.array([-4.0, -3, 3, 4, 4.5])
+    expected = Otsu().threshold(Scores(scores))
+    with np.errstate(all="raise"):
+        assert Otsu().threshold(Scores(np.ldexp(scores, 1020))) == np.ldexp(expected, 1020)
