@@ -17,7 +17,7 @@ ROOT = PACKAGE.parent
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
     {"_version", "_files", "_optional", "_devices", "_decision", "_threshold"},
-    {"_probabilities", "exceptions"},
+    {"_probabilities", "_text", "exceptions"},
     {"solvers", "pipeline", "_warnings"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "metrics", "tasks"},
