@@ -44,7 +44,7 @@ def run(args) -> int:
     for name, (accuracy, area) in _averages(X, y, tasks).items():
         print(f"{name:20}{accuracy:10.1f}{area:10.1f}")
     page = _write_page(X, y, *tasks[0], args.out)
-    print(f"\nThe digits of the first draw, to look at and to correct: {page}")
+    print(f"\nOpen {page} in a browser to see every decision of the first draw, and to correct it.")
     return 0
 
 
