@@ -123,7 +123,7 @@ def test_too_few_rows_at_once_for_the_false_discovery_rate():
 def test_few_labelled_rows_serve_where_hardly_a_row_is_known():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        guard, query = guard_of(12, n_known=0, alpha=0.05, control="fdr", estimate_known_share=True)
+        guard, _ = guard_of(12, n_known=0, alpha=0.05, control="fdr", estimate_known_share=True)
         assert guard.is_outlier_.all()
         guard.set_params(estimator=SimpleShot()).fit(np.eye(4), [0, 0, 1, 1])
     with pytest.warns(UserWarning, match="alpha=0.05 rejects nothing"):
