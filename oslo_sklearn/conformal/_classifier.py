@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 
 from .._threshold import check_outlier_label
-from .._validation import check_labels, check_rows
+from .._validation import check_labels, check_rows, unpack_query
 from .._wrapped import count_rows, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
@@ -245,12 +245,12 @@ class ConformalOpenSetClassifier(
         -------
         labels : ndarray of shape (n_query,)
         """
+        query_X = unpack_query(query_X, is_needed=True)
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        if isinstance(query_X, tuple) and len(query_X) == 1:
-            (query_X,) = query_X
+        query_X = unpack_query(query_X)
         support = self._check_rows(support_X, "support_X", reset=True)
         names, codes = check_labels(support_y, count_rows(support), self)
         query = None if query_X is None else self._check_rows(query_X, "query_X")
