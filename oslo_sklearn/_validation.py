@@ -219,6 +219,15 @@ def _is_missing(label) -> bool:
     return isinstance(label, numbers.Real) and not np.isfinite(label)
 
 
+def unpack_query(query_X, *, is_needed: bool = False):
+    """The query, which may come as a 1-tuple: `GridSearchCV` slices a bare array."""
+    if is_needed and query_X is None:
+        raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+    if isinstance(query_X, tuple) and len(query_X) == 1:
+        (query_X,) = query_X
+    return query_X
+
+
 def check_center(center, rows: torch.Tensor) -> torch.Tensor:
     """Validate a given centre, one finite number per feature of ``rows``; of their type."""
     try:

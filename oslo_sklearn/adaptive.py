@@ -91,8 +91,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     ----------
     @attributes
     outlier_share_ : float
-        The share given, or the mean of the belief. NaN where nothing tells it: with one class, and
-        with one query row.
+        The share given, or the mean of the belief. NaN where nothing tells it: with one class and
+        no known negatives, and with one query row.
     prototypes_ : ndarray of shape (n_classes, n_features)
         Those that two steps of `OSLO` end at, which help with the labels.
     objective_ : ndarray of shape (max_iter,)
@@ -115,8 +115,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     Known negatives are rows of the last entry, "none of the classes".
 
-    How many rows belong to a single class cannot be told from the query: with one class and
-    ``outlier_share="auto"``, the scores are OSLO's.
+    How many rows belong to a single class cannot be told from the query: with one class, no known
+    negatives and ``outlier_share="auto"``, the scores are OSLO's.
 
     References
     ----------

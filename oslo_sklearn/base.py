@@ -19,7 +19,7 @@ from ._probabilities import LogProbabilities
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
-from ._validation import as_tensor, check_labels, check_rows, part_negatives
+from ._validation import as_tensor, check_labels, check_rows, part_negatives, unpack_query
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
 from .solvers.diagnosis import size_ratio
 from .solvers.geometry import only_classes
@@ -94,8 +94,7 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._check_params()
-        if isinstance(query_X, tuple) and len(query_X) == 1:
-            (query_X,) = query_X
+        query_X = unpack_query(query_X)
         support = check_rows(self, in_memory(support_X), "support_X", reset=True)
         classes, codes = check_labels(in_memory(support_y), len(support), self)
         self.classes_, codes = part_negatives(classes, codes, self.outlier_label)
@@ -262,6 +261,7 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
         -------
         labels : ndarray of shape (n_query,)
         """
+        query_X = unpack_query(query_X, is_needed=True)
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     @or_by_adapter

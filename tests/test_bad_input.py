@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from helpers import make_task
 from sklearn.exceptions import NotFittedError
 
-from oslo_sklearn import OSLO
+from oslo_sklearn import OSLO, AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery
 
 S = np.eye(3, 4)
 Y = np.array([0, 1, 2])
@@ -218,3 +219,14 @@ def test_an_outlier_label_that_is_a_class_is_refused_by_predict():
     oslo = OSLO().fit(S, Y, Q).set_params(outlier_label=2)
     with pytest.raises(ValueError, match="must not be among the known classes"):
         oslo.predict(Q)
+
+
+@pytest.mark.parametrize(
+    "cls", [AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery], ids=lambda c: c.__name__
+)
+def test_fit_predict_takes_the_query_as_fit_does(cls):
+    task = make_task(n_shot=2)
+    labels = cls().fit_predict(*task[:3])
+    np.testing.assert_array_equal(cls().fit_predict(*task[:2], (task.query_X,)), labels)
+    with pytest.raises(ValueError, match="query_X is None: fit_predict"):
+        cls().fit_predict(*task[:2])

@@ -9,7 +9,7 @@ from helpers import make_task
 from sklearn.base import clone
 
 import oslo_sklearn
-from oslo_sklearn import OSLO, KNNDetector, SimpleShot
+from oslo_sklearn import OSLO, AdaptiveOSLO, KNNDetector, SimpleShot
 from oslo_sklearn.base import FewShotOpenSetClassifier
 
 TASK = make_task(n_shot=2)
@@ -82,3 +82,14 @@ def test_without_an_outlier_label_they_are_a_class():
 def test_negatives_alone_are_refused(method):
     with pytest.raises(ValueError, match="support_y holds nothing but outlier_label=-1"):
         method(outlier_label=-1).fit(NEGATIVES, [-1] * 4, TASK.query_X)
+
+
+def test_beside_a_single_class_they_stay_unknown():
+    of_class = TASK.support_y == 0
+    support = np.concatenate([TASK.support_X[of_class], NEGATIVES])
+    labels = np.concatenate([TASK.support_y[of_class], np.full(4, -1)])
+    adaptive = AdaptiveOSLO(outlier_label=-1).fit(support, labels, TASK.query_X)
+    without = AdaptiveOSLO().fit(support[:2], labels[:2], TASK.query_X)
+    assert not without.transduce(NEGATIVES).is_outlier.all()
+    assert adaptive.transduce(NEGATIVES).is_outlier.all()
+    assert 0 < adaptive.outlier_share_ < 1

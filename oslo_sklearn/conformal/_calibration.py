@@ -102,7 +102,8 @@ class Calibration:
         """
         scores = np.asarray(scores, dtype=np.float64)
         first = len(self.scores) - count_at_least(self.scores, scores)
-        return (1 + self._weights[first]) / (1 + self.n_tasks)
+        # Sums of 1/3 and the like are rounded, and may exceed the number of tasks.
+        return (1 + np.minimum(self._weights[first], self.n_tasks)) / (1 + self.n_tasks)
 
     def check_task(self, method: str, n_way: int, n_shot: float) -> None:
         """Refuse scores of another method; warn where the task has another shape.

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 
 from .._threshold import check_outlier_label
-from .._validation import check_labels, check_rows
+from .._validation import check_labels, check_rows, unpack_query
 from .._wrapped import count_rows, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
@@ -245,12 +245,12 @@ class ConformalOpenSetClassifier(
         -------
         labels : ndarray of shape (n_query,)
         """
+        query_X = unpack_query(query_X, is_needed=True)
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        if isinstance(query_X, tuple) and len(query_X) == 1:
-            (query_X,) = query_X
+        query_X = unpack_query(query_X)
         support = self._check_rows(support_X, "support_X", reset=True)
         names, codes = check_labels(support_y, count_rows(support), self)
         query = None if query_X is None else self._check_rows(query_X, "query_X")
@@ -277,7 +277,8 @@ class ConformalOpenSetClassifier(
             else:
                 self._folds = self._solve_folds(task, query)
         if query is None:
-            self._rule().warn_if_out_of_reach()
+            if not (self.control == "fdr" and self.estimate_known_share):  # the query will tell
+                self._rule().warn_if_out_of_reach(self.alpha)
             return
         self.labels_, self.outlierness_ = last.labels_, last.outlierness_
         if self._folds is None:
@@ -314,9 +315,13 @@ class ConformalOpenSetClassifier(
 
     def _are_negatives(self, names: np.ndarray) -> np.ndarray:
         """Which of the labels stand for "none of the classes"."""
-        outlier_label = self.outlier_label
-        if outlier_label is None:
-            outlier_label = getattr(last_step(self.estimator), "outlier_label", None)
+        own = getattr(last_step(self.estimator), "outlier_label", None)
+        outlier_label = own if self.outlier_label is None else self.outlier_label
+        if own is not None and own != outlier_label and own in names.tolist():
+            raise ValueError(
+                f"outlier_label={outlier_label!r}, and the estimator's outlier_label={own!r} is in "
+                "support_y: known negatives need one label. Give both the same."
+            )
         is_negative = np.array([name == outlier_label for name in names.tolist()])
         if is_negative.all():
             raise ValueError(f"support_y holds no label but outlier_label={outlier_label!r}.")

@@ -57,21 +57,23 @@ class Rule(NamedTuple):
 
     def reject(self, p_values: np.ndarray, query: np.ndarray) -> np.ndarray:
         """Decide about rows; the false discovery rate is that of the query's p-values."""
-        self.warn_if_out_of_reach()
         if self.control == "fpr":
+            self.warn_if_out_of_reach(self.alpha)
             return p_values <= self.alpha
-        share = known_share(query) if self.estimate_known_share else 1.0
-        last = largest_rejected(query, self.alpha / share)
+        # A small share of known rows makes room for larger p-values.
+        alpha = self.alpha / (known_share(query) if self.estimate_known_share else 1.0)
+        self.warn_if_out_of_reach(alpha)
+        last = largest_rejected(query, alpha)
         if not last:
-            self._warn_if_too_few_at_once(query, self.alpha / share)
+            self._warn_if_too_few_at_once(query, alpha)
         return p_values <= last
 
-    def warn_if_out_of_reach(self) -> None:
+    def warn_if_out_of_reach(self, alpha: float) -> None:
         """Say how many rows it takes, where no p-value can be as small as alpha."""
-        if self.smallest > self.alpha:
+        if self.smallest > alpha:
             warnings.warn(
                 f"alpha={self.alpha:g} rejects nothing: with {self.n_calibration} {self.unit} the "
-                f"smallest p-value is {self.smallest:.3g}. It takes {n_needed(self.alpha)} "
+                f"smallest p-value is {self.smallest:.3g}. It takes {n_needed(alpha)} "
                 f"{self.unit}.",
                 stacklevel=5,
             )
@@ -79,7 +81,7 @@ class Rule(NamedTuple):
     def _warn_if_too_few_at_once(self, query: np.ndarray, alpha: float) -> None:
         n_least, n_rows = int((query <= self.smallest).sum()), len(query)
         # Twice as many as known rows alone would have: some are likely unknown.
-        if self.smallest <= self.alpha and n_least > 2 * n_rows * self.smallest:
+        if self.smallest <= alpha and n_least > 2 * n_rows * self.smallest:
             n_at_once = math.ceil(n_rows * self.smallest / alpha)
             warnings.warn(
                 f"control='fdr' at alpha={self.alpha:g} rejects nothing: {n_least} of {n_rows} "

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._collections import adapter_of
 from .._probabilities import LogProbabilities
+from .._validation import unpack_query
 from .._wrapped import fit_whole, make_estimator
 from ..pipeline import last_step, reach_last_step
 from ._groups import Grouping, group_rows
@@ -166,8 +167,7 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        if isinstance(query_X, tuple) and len(query_X) == 1:
-            (query_X,) = query_X
+        query_X = unpack_query(query_X)
         if adapter_of(query_X) is not None:
             raise ValueError(
                 f"query_X is a dask {type(query_X).__name__}; groups need the rows in memory. Fit "
@@ -225,6 +225,7 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
         -------
         labels : ndarray of shape (n_query,)
         """
+        query_X = unpack_query(query_X, is_needed=True)
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     def transduce(self, X):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 
 import numpy as np
 from scipy.special import expit
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -66,6 +68,11 @@ def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
     >>> query_y[suggest_rows(adaptive, query_X, 2, random_state=0)].tolist()
     ['fox', 'emu']
     """
+    if not hasattr(last_step(fitted), "transduce"):
+        raise ValueError(
+            "fitted: expected an estimator of this package, or a Pipeline that ends in one; got "
+            f"{last_step(fitted)!r}."
+        )
     check_is_fitted(last_step(fitted))
     if not isinstance(n_rows, numbers.Integral) or isinstance(n_rows, bool) or n_rows < 1:
         raise ValueError(f"n_rows={n_rows!r}: expected an integer of at least 1.")
@@ -127,19 +134,24 @@ def doubts(found) -> np.ndarray:
 
 def _add_doubtful(chosen: list, coordinates, doubt, n_rows: int, random) -> None:
     """Add rows that stand for doubtful ones, farthest from those chosen first."""
-    candidates = _stand_for_others(coordinates, doubt, n_rows, random)
-    while len(chosen) < n_rows:
-        candidates = [row for row in candidates if row not in chosen]
-        if not candidates:
-            # Few rows are in doubt: take the rest in its order.
-            rest = (row for row in np.argsort(-doubt, kind="stable") if row not in chosen)
-            chosen.extend(row for row, _ in zip(rest, range(n_rows - len(chosen)), strict=False))
-            return
-        if not chosen:
-            chosen.append(candidates[0])
-            continue
+    is_chosen = np.zeros(len(doubt), dtype=bool)
+    is_chosen[chosen] = True
+    candidates = np.array(_stand_for_others(coordinates, doubt, n_rows, random), dtype=np.intp)
+    candidates = candidates[~is_chosen[candidates]]
+    distances = np.full(len(candidates), np.inf)
+    if chosen and len(candidates):
         distances = nearest(coordinates[candidates], coordinates[chosen])[1]
-        chosen.append(candidates[int(distances.argmax())])
+    for _ in range(min(n_rows - len(chosen), len(candidates))):
+        farthest = int(distances.argmax())
+        row = candidates[farthest]
+        chosen.append(row)
+        is_chosen[row] = True
+        to_row = nearest(coordinates[candidates], coordinates[row : row + 1])[1]
+        distances = np.minimum(distances, to_row)
+        distances[is_chosen[candidates]] = -1.0
+    # Few rows are in doubt: take the rest in its order.
+    rest = np.argsort(-doubt, kind="stable")
+    chosen.extend(rest[~is_chosen[rest]][: n_rows - len(chosen)])
 
 
 def _stand_for_others(coordinates, doubt, n_rows: int, random) -> list[int]:
@@ -151,7 +163,9 @@ def _stand_for_others(coordinates, doubt, n_rows: int, random) -> list[int]:
         return pool[np.argsort(-doubt[pool], kind="stable")].tolist()
     seed = random.randint(2**31 - 1)
     means = KMeans(n_rows, n_init=3, random_state=seed)
-    means.fit(coordinates[pool], sample_weight=doubt[pool])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows may repeat
+        means.fit(coordinates[pool], sample_weight=doubt[pool])
     found, distances = nearest(coordinates[pool], means.cluster_centers_)
     weights = np.bincount(found, weights=doubt[pool], minlength=n_rows)
     ordered = [group for group in np.argsort(-weights, kind="stable") if weights[group] > 0]

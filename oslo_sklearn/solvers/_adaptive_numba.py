@@ -340,7 +340,7 @@ def solve_range(
         sound[task] = is_sound and min(length, shortest) > floors[1]
         if not sound[task]:
             continue
-        if n_classes == 1 and not is_given:
+        if n_classes == 1 and not is_given and np.all(labels[task] >= 0):
             codes[task], scores[task] = 0, plain_scores
             continue
         p, entropy = _fit(cosines, labels[task], starts, hypotheses, model, search, judging)

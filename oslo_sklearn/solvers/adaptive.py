@@ -136,8 +136,8 @@ def solve_adaptive(
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)
     is_even = (fit.balances > 0).to(weights.dtype).expand_as(fit.belief)
-    if share is None and n_classes == 1:
-        # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
+    if share is None and n_classes == 1 and not bool((labels < 0).any()):
+        # Without known negatives, nothing tells how many rows are of a single class.
         scale = OSLO_MODEL.lambda_xi
         weights = F.pad(oslo.path[:, -2] / scale, (0, 0, 0, 1))[:, None].expand_as(weights)
         intercepts = torch.zeros_like(intercepts)

@@ -324,7 +324,7 @@ def solve_adaptive_tiled(
     while not path.is_done():
         path.add(read(False, weights[:0], intercepts[:0], path.so_far()).scaled(n_query))
     held = (believed * fit.shares).sum()
-    if share is None and n_classes == 1:
+    if share is None and n_classes == 1 and not bool((labels < 0).any()):
         # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
         of_class = F.pad(path.prototypes[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
         weights, intercepts = of_class.expand_as(weights), torch.zeros_like(intercepts)

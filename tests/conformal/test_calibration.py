@@ -45,6 +45,13 @@ def test_each_task_counts_alike(rows):
     assert calibration.n_tasks == len(shares)
 
 
+def test_no_p_value_exceeds_one():
+    for n_tasks in range(1, 100):
+        tasks = np.repeat(np.arange(n_tasks), 1 + np.arange(n_tasks) % 7)
+        calibration = Calibration(np.zeros(len(tasks)), tasks, "OSLO", 5, 1)
+        assert 1 - 1e-12 < calibration.p_values([-1.0]) <= 1
+
+
 def test_one_shot_keeps_alpha_on_new_classes():
     X, y = labelled_classes(40)
     base = y < 20

@@ -120,6 +120,16 @@ def test_too_few_rows_at_once_for_the_false_discovery_rate():
         guard_of(n_outliers=0, control="fdr")  # nothing to be found, and nothing to say
 
 
+def test_few_labelled_rows_serve_where_hardly_a_row_is_known():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        guard, _ = guard_of(12, n_known=0, alpha=0.05, control="fdr", estimate_known_share=True)
+        assert guard.is_outlier_.all()
+        guard.set_params(estimator=SimpleShot()).fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.warns(UserWarning, match="alpha=0.05 rejects nothing"):
+        guard_of(12, n_known=0, alpha=0.05, control="fdr")
+
+
 def test_a_class_with_one_row_is_named():
     task = make_task(n_shot=3)
     labels = np.array(["cat", "dog", "emu", "fox", "gnu"])[task.support_y]
@@ -142,6 +152,9 @@ def test_known_negatives_never_calibrate():
     np.testing.assert_allclose(guard.p_values_, (1 + at_least) / 10)
     inside = ConformalOpenSetClassifier(FirstFeature(outlier_label=-1)).fit(rows, y, query)
     np.testing.assert_array_equal(inside.p_values_, guard.p_values_)
+    other = ConformalOpenSetClassifier(FirstFeature(outlier_label=-1), outlier_label=-2)
+    with pytest.raises(ValueError, match="outlier_label=-2, and the estimator's outlier_label=-1"):
+        other.fit(rows, y, query)
     with pytest.raises(ValueError, match="no label but outlier_label=-1"):
         guard.fit(rows, np.full(12, -1), query)
 

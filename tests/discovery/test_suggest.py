@@ -1,5 +1,7 @@
 """suggest_rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -18,6 +20,8 @@ from oslo_sklearn import (
     make_open_set_pipeline,
     suggest_rows,
 )
+from oslo_sklearn.discovery import _suggest
+from oslo_sklearn.discovery._groups import nearest
 from oslo_sklearn.discovery._suggest import doubts
 
 TASK = make_task(n_shot=3, n_open=4)
@@ -92,6 +96,34 @@ def test_one_class_and_rows_that_are_all_the_same():
     fitted = SimpleShot().fit(np.ones((2, 4)), [0, 0])
     rows = suggest_rows(fitted, np.ones((7, 4)), 3, random_state=0)
     assert len(set(rows.tolist())) == 3
+
+
+def test_a_long_list_takes_no_longer_than_its_distances(monkeypatch):
+    fitted = OSLO(threshold=-1e6).fit(*TASK[:3])
+    n_pairs = []
+
+    def counting(rows, centers):
+        n_pairs.append(len(rows) * len(centers))
+        return nearest(rows, centers)
+
+    monkeypatch.setattr(_suggest, "nearest", counting)
+    n_rows = len(TASK.query_X)
+    rows = suggest_rows(fitted, TASK.query_X, n_rows, random_state=0)
+    assert sorted(rows.tolist()) == list(range(n_rows))
+    assert sum(n_pairs) <= 3 * n_rows**2
+
+
+def test_rows_that_repeat_give_no_warning():
+    query = np.repeat(TASK.query_X[-2:], 20, axis=0)
+    fitted = OSLO(threshold=-1e6).fit(*TASK[:2], query)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(set(suggest_rows(fitted, query, 9, random_state=0).tolist())) == 9
+
+
+def test_other_objects_are_refused():
+    with pytest.raises(ValueError, match=r"expected an estimator of this package.*StandardScaler"):
+        suggest_rows(StandardScaler().fit(TASK.query_X), TASK.query_X)
 
 
 def test_doubt_is_highest_for_the_rejected_and_between_two_classes():
