@@ -58,7 +58,10 @@ html_show_sourcelink = False
 # Pages without siblings leave their room to the text.
 html_sidebars = {
     page: []
-    for page in ("quickstart", "methods", "pipelines", "performance", "contributing", "changelog")
+    for page in (
+        *("install", "quickstart", "methods", "pipelines", "performance", "compare"),
+        *("contributing", "changelog"),
+    )
 }
 html_theme_options = {
     "navbar_align": "left",

@@ -53,7 +53,8 @@ class Rule:
         scores = scores.counted()
         # Rows that are alike get scores that differ by float32's rounding, not more.
         size = max(np.abs(scores.values).max(), self.size)
-        if np.ptp(scores.values) <= 8 * np.finfo(np.float32).eps * size:
+        low, high = scores.values[0] / 2, scores.values[-1] / 2  # halves, against overflow
+        if high - low <= 4 * np.finfo(np.float32).eps * size:
             return np.float64(np.inf)
         return np.float64(self.split(scores))
 
@@ -71,7 +72,9 @@ class Otsu(Rule):
         ordered, counts = scores
         n = counts.sum()
         left = np.cumsum(counts)[:-1]
-        total = np.cumsum(counts * (ordered - np.average(ordered, weights=counts)))[:-1]
+        # A power of two changes no digit, and squares of what is left cannot overflow.
+        scaled = np.ldexp(ordered, -np.frexp(np.abs(ordered).max())[1])
+        total = np.cumsum(counts * (scaled - np.average(scaled, weights=counts)))[:-1]
         between = total**2 / (left * (n - left))
         between[ordered[1:] == ordered[:-1]] = -1.0
         best = int(np.argmax(between))

@@ -6,10 +6,16 @@ import json
 import os
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 import numpy as np
 
+from ._files import write_whole
+
 _PICKLES = (".pkl", ".pickle", ".plk", ".pth", ".pt", ".joblib")
+# An array of more bytes must not be this many times what the file holds of it: a few megabytes of
+# zeros would fill any memory.
+_MOST_UNASKED, _MOST_EXPANSION = 2**28, 200
 _CONVERT = (
     "pickles can run any code when they are loaded, so they are not read. Where you trust the "
     "file, convert it once; for a dict of class to rows: `d = pickle.load(open(path, 'rb')); "
@@ -137,7 +143,7 @@ def save_features(path, X, y, split=None):
         fields["split"] = np.asarray(split).astype(str)
     _check(path, fields)
     if path.suffix.lower() == ".npz":
-        np.savez_compressed(path, **fields)
+        write_whole(path, lambda file: np.savez_compressed(file, **fields))
         return
     if path.suffix.lower() != ".safetensors":
         raise ValueError(f"{path}: expected a name in .npz or .safetensors.")
@@ -150,7 +156,8 @@ def save_features(path, X, y, split=None):
             values, codes = np.unique(fields[field], return_inverse=True)
             metadata[key] = json.dumps(values.tolist())
             tensors[field] = codes.astype(np.int64)
-    require("safetensors.numpy", "features").save_file(tensors, path, metadata=metadata)
+    content = require("safetensors.numpy", "features").save(tensors, metadata=metadata)
+    write_whole(path, lambda file: file.write(content))
 
 
 def _read(path: Path, names: tuple) -> dict:
@@ -169,6 +176,7 @@ def _read_npz(path: Path, names: tuple) -> dict:
         if file.read(1) == b"\x80":
             raise ValueError(f"{path}: {_CONVERT}")
     try:
+        _refuse_bomb(path, names)
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names if name in file.files}
     except ValueError as error:
@@ -177,9 +185,22 @@ def _read_npz(path: Path, names: tuple) -> dict:
                 f"{path} holds arrays of Python objects, which are pickles and are not read: save "
                 "labels as strings or integers, `np.savez(path, X=X, y=np.asarray(y, dtype=str))`."
             ) from error
-        raise
-    except Exception as error:
         raise ValueError(f"{path} cannot be read as .npz: {error}") from error
+    except Exception as error:  # zipfile and NumPy raise nearly anything
+        raise ValueError(f"{path} cannot be read as .npz: {error}") from error
+
+
+def _refuse_bomb(path: Path, names: tuple) -> None:
+    """Refuse arrays that are far larger than what the file holds of them."""
+    with ZipFile(path) as file:
+        for member in file.infolist():
+            is_wanted = member.filename.removesuffix(".npy") in names
+            size, stored = member.file_size, max(member.compress_size, 1)
+            if is_wanted and size > _MOST_UNASKED and size > _MOST_EXPANSION * stored:
+                raise ValueError(
+                    f"{member.filename} takes {size / 1e9:.1f} GB, made of {stored / 1e6:.1f} MB; "
+                    f"features do not compress like that. If it is right, save it with np.savez"
+                )
 
 
 def _read_safetensors(path: Path, names: tuple) -> dict:
@@ -192,22 +213,39 @@ def _read_safetensors(path: Path, names: tuple) -> dict:
             found = set(file.keys()) & set(names)
             tensors = {name: file.get_tensor(name) for name in found}
             metadata = file.metadata() or {}
-    except safetensors.SafetensorError as error:
+    except Exception as error:  # crafted files raise nearly anything
         raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error
     fields = {
-        name: (tensor.float() if tensor.dtype.itemsize == 2 else tensor).numpy()
+        name: (tensor.float() if _is_half(tensor) else tensor).numpy()
         for name, tensor in tensors.items()
     }
     defaults = {"split": ("splits", '["base", "val", "novel"]'), "y": ("classes", None)}
     for field, (key, default) in defaults.items():
         listed = metadata.get(key, default)
         if field in fields and listed is not None:
-            fields[field] = _look_up(path, fields[field], json.loads(listed), key)
+            fields[field] = _look_up(path, fields[field], _parse_names(path, listed, key), key)
     return fields
 
 
+def _is_half(tensor) -> bool:
+    """Whether it is of a floating type that NumPy has not, or that is widened anyhow."""
+    return tensor.is_floating_point() and tensor.dtype.itemsize <= 2
+
+
+def _parse_names(path, text: str, key: str) -> list:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: metadata {key!r} is no JSON: {error}.") from error
+    kinds = {type(name) for name in names} if isinstance(names, list) else set()
+    if kinds not in ({str}, {int}, {bool}, {float}):
+        raise ValueError(f"{path}: metadata {key!r} must be a list of names; got {text:.60}.")
+    return names
+
+
 def _look_up(path, codes, names, key):
-    codes = codes.astype(np.int64)
+    if codes.dtype.kind not in "iu":
+        raise ValueError(f"{path}: positions in metadata {key!r} must be integers.")
     if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
         raise ValueError(f"{path}: integers beyond the {len(names)} names in metadata {key!r}.")
     return np.asarray(names)[codes]
@@ -229,8 +267,16 @@ def _check_fields(path: Path, fields: dict) -> np.ndarray:
     if X.ndim != 2 or X.dtype.kind not in "fiu":
         raise ValueError(f"{path}: X must be numbers (n_samples, n_features); got {X.shape}.")
     for name, field in fields.items():
-        if name != "X" and field.shape != (len(X),):
+        if name == "X":
+            continue
+        if field.shape != (len(X),):
             raise ValueError(f"{path}: {name} must be of shape ({len(X)},); got {field.shape}.")
+        is_number = field.dtype.kind == "f"
+        if field.dtype.kind not in "biufUS" or (is_number and not np.isfinite(field).all()):
+            raise ValueError(
+                f"{path}: {name} must be text or finite numbers; got NaN, infinity or other values "
+                f"({field.dtype})."
+            )
     if not np.isfinite(X).all():
         raise ValueError(f"{path}: X contains NaN or infinity.")
     if X.dtype not in (np.float32, np.float64):

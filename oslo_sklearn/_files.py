@@ -5,7 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: writers of one file are not kept apart
+    fcntl = None
 
 
 def write_whole(path, write) -> Path:
@@ -45,6 +52,37 @@ def _put_in_place(unfinished: list[Path], paths: list[Path]) -> None:
     for name, path in zip(unfinished, paths, strict=True):
         if name.exists():
             os.replace(name, path)
+
+
+@contextmanager
+def locked(path) -> Iterator[None]:
+    """Keep other processes that lock the same path out; a kill releases the lock."""
+    path = Path(os.path.abspath(os.fspath(path)))
+    name = path.with_name(f".{path.name}.lock")
+    file = _open_locked(name)
+    try:
+        yield
+    finally:
+        if file is not None:
+            name.unlink(missing_ok=True)
+            file.close()
+
+
+def _open_locked(name: Path):
+    while fcntl is not None:
+        file = open(name, "ab")  # noqa: SIM115 - the lock lives as long as the file is open
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Who held the lock before has removed its file: a lock on that keeps no one out.
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
+                return file
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+    return None
 
 
 def content_digest(*parts, size: int = 16) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -92,8 +94,12 @@ class TaskSolver:
         dtype = common_dtype(rows, self.dtype)
         rows = [tensor.to(device, dtype)[None] for tensor in rows]
         labels = torch.from_numpy(codes).to(device)[None]
-        with enough_threads(sum(tensor.numel() for tensor in rows)):
-            return self._solve_batch(rows, labels, len(self.classes_))
+        with enough_threads(sum(tensor.numel() for tensor in rows)), _no_breakdown(self, rows):
+            solution, answer = self._solve_batch(rows, labels, len(self.classes_))
+            solution.check_finite()
+            if answer is not None:
+                answer.settle_ties().check_finite()
+        return solution, answer
 
     @torch.inference_mode()
     def _solve_batch(self, rows: list[Tensor], labels: Tensor, n_classes: int):
@@ -134,6 +140,24 @@ class TaskSolver:
         """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
-        with enough_threads(rows.numel()):
-            found = [keep(self._infer(state, self._prepare(t, state["center"]))) for t in tiles]
+        with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
+            answers = (self._infer(state, self._prepare(t, state["center"])) for t in tiles)
+            found = [keep(answer.settle_ties()) for answer in answers]
+            for answer in found:
+                answer.check_finite()
         return found[0] if len(found) == 1 else join(found)
+
+
+@contextmanager
+def _no_breakdown(estimator, rows: list[Tensor]):
+    """Say what numbers were too much for the method, in place of NaN and NumPy's warnings."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            yield
+    except (FloatingPointError, np.linalg.LinAlgError, torch.linalg.LinAlgError) as error:
+        largest = max(float(part.abs().max()) for part in rows)
+        raise ValueError(
+            f"{type(estimator).__name__} found no finite answer: its parameters and rows with "
+            f"values up to {largest:.2g} are beyond the range of {rows[0].dtype} ({error}). Scale "
+            "the features, set normalize=True or dtype='float64', or choose milder parameters."
+        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 
 import numpy as np
@@ -14,7 +13,12 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from ._devices import enough_threads
 from ._threshold import check_label_kind
 
+_PIPELINE_HINT = (
+    " If this is a pipeline, its transformers have not seen the query: use make_open_set_pipeline, "
+    'or transform_input=["query_X"].'
+)
 _FLOATS = [np.float64, np.float32]  # what is kept; all else becomes the first
+_MARGIN = 64  # between the largest value and the largest float
 
 
 def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
@@ -35,11 +39,12 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
         if name in str(error):
             raise
         kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(f"{name}: {error}") from error
+        hint = _PIPELINE_HINT if name == "query_X" and "is expecting" in str(error) else ""
+        raise kind(f"{name}: {error}{hint}") from error
     dtype = getattr(estimator, "dtype", None)
     if dtype is not None and np.dtype(dtype) == np.float32 and rows.dtype == torch.float64:
         rows = rows.float()
-        if not bool(torch.isfinite(rows).all()):
+        if not _is_bounded(rows):
             raise ValueError(f"{name} holds values too large for dtype={dtype!r}.")
     return rows
 
@@ -47,11 +52,18 @@ def check_rows(estimator, X, name: str, *, reset: bool = False) -> torch.Tensor:
 def _check_array(X, name: str, estimator) -> torch.Tensor:
     if type(X) is np.ndarray and X.dtype in _FLOATS and X.ndim == 2 and X.size:
         rows = as_tensor(X)
-        if _is_finite(rows):
+        if _is_bounded(rows):
             return rows  # check_array would find nothing, at ten times the cost
-    return as_tensor(
-        check_array(_keep_precision(X), dtype=_FLOATS, input_name=name, estimator=estimator)
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of huge rows; NaN is told below
+        X = check_array(_keep_precision(X), dtype=_FLOATS, input_name=name, estimator=estimator)
+    rows = as_tensor(X)
+    if not _is_bounded(rows):
+        limit = torch.finfo(rows.dtype).max / _MARGIN
+        raise ValueError(
+            f"{name} holds a value of {float(rows.abs().max()):.2g}; expected at most {limit:.2g}, "
+            f"because differences of larger ones overflow in {X.dtype}. Scale the features."
+        )
+    return rows
 
 
 def _keep_precision(X):
@@ -72,7 +84,7 @@ def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
         raise TypeError(f"{name} is a sparse tensor; dense data is required.")
     if X.is_meta or (X.element_size() == 1 and X.is_floating_point()):
         raise ValueError(f"{name}: a tensor of {X.dtype} on {X.device} holds no numbers to use.")
-    if X.ndim != 2 or not X.numel() or X.is_complex() or not _is_finite(X):
+    if X.ndim != 2 or not X.numel() or X.is_complex() or not _is_bounded(X):
         X = X.cpu()
         _check_array((X.float() if X.dtype == torch.bfloat16 else X).numpy(), name, estimator)
     if X.dtype in (torch.float16, torch.bfloat16):
@@ -80,10 +92,14 @@ def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
     return X if X.dtype == torch.float32 else X.double()
 
 
-def _is_finite(rows: torch.Tensor) -> bool:
-    """Whether the sum is finite: a single pass, and False at worst for an overflow."""
+def _is_bounded(rows: torch.Tensor) -> bool:
+    """Whether all is finite, and so far from overflow that rows can be subtracted: one pass."""
     with enough_threads(rows.numel()):
-        return math.isfinite(float(rows.sum()))
+        low, high = torch.aminmax(rows)  # NaN if there is one
+    if not rows.is_floating_point():
+        return True
+    limit = torch.finfo(torch.promote_types(rows.dtype, torch.float32)).max / _MARGIN
+    return -limit <= float(low) and float(high) <= limit
 
 
 def check_features(estimator, X, reset: bool) -> None:
@@ -221,7 +237,7 @@ def check_center(center, rows: torch.Tensor) -> torch.Tensor:
         center = center.detach().to(rows.device, rows.dtype, copy=True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"center must hold numbers: {error}") from error
-    if center.shape != rows.shape[-1:] or not bool(torch.isfinite(center).all()):
+    if center.shape != rows.shape[-1:] or not _is_bounded(center):
         raise ValueError(
             f"center must be finite in {rows.dtype} and of shape ({rows.shape[-1]},), one value "
             f"per feature; got shape {tuple(center.shape)}."

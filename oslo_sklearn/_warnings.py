@@ -6,6 +6,8 @@ import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
+from .exceptions import TaskWarning
+
 
 def warn_of_no_convergence(estimator) -> None:
     """For ``_fit``, which ``fit`` calls."""
@@ -25,3 +27,55 @@ def warn_of_a_single_row(estimator) -> None:
         "fit(support_X, support_y, query_X) first.",
         stacklevel=5,
     )
+
+
+def warn_of_refit(splitter, caller) -> None:
+    """For ``get_n_splits`` of a splitter of tasks, whose caller may be a search that refits."""
+    if getattr(caller, "cv", None) is splitter and getattr(caller, "refit", False):
+        warnings.warn(
+            f"{type(caller).__name__}(refit={caller.refit!r}) will fit the best parameters on all "
+            "rows at once, which is not a task. Set refit=False, and fit an estimator with "
+            "best_params_ on your own task.",
+            stacklevel=5,
+        )
+
+
+def warn_of_another_scale(ratio: float) -> None:
+    """For ``_warn_of_scale``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"The rows of query_X are {ratio:.2g} times as long as those of support_X (median "
+        "lengths). In a pipeline, this means that the query was not transformed: use "
+        'make_open_set_pipeline, or transform_input=["query_X"] of the Pipeline.'
+    )
+
+
+def warn_of_unscaled_columns(estimator, columns) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    name = type(estimator).__name__
+    _warn_of_task(
+        f"{columns.n_largest} of the {columns.n_columns} columns hold {100 * columns.share:.0f} % "
+        f"of the features' variance, so that {name} hardly sees the others: scale the columns, "
+        f"for example by make_open_set_pipeline(StandardScaler(), {name}())."
+    )
+
+
+def warn_of_a_narrow_query(estimator) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"Most of the {len(estimator.classes_)} classes seem to have next to no rows in the query, "
+        f"whose mean is then not a centre: use AdaptiveOSLO(), or give {type(estimator).__name__} "
+        "the mean of other data of the same kind as its center."
+    )
+
+
+def warn_of_an_open_mix(estimator, differing) -> None:
+    """For ``_warn_of_task``, which ``_fit`` calls."""
+    _warn_of_task(
+        f"{type(estimator).__name__} cannot tell whether the classes are even in the query or some "
+        f"are absent, and {100 * differing:.0f} % of the answers depend on it: if you know, set "
+        'class_share="balanced" or class_share="free".'
+    )
+
+
+def _warn_of_task(message) -> None:
+    warnings.warn(message, TaskWarning, stacklevel=6)

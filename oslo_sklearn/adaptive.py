@@ -10,16 +10,29 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ._decision import Zero
 from ._docs import shared_docs
-from .base import Answer, FewShotOpenSetClassifier, Solution
-from .solvers.adaptive import AdaptiveModel, answer_rows, solve_adaptive
+from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
+from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
+from .solvers.adaptive import KEPT, SHARES, AdaptiveModel, answer_rows, solve_adaptive
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.geometry import cell_center, unit_rows
+from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells, sum_moment
+from .solvers.adaptive_tiled import MOMENT_ROWS, READ_ROWS, sample_size, solve_adaptive_tiled
+from .solvers.diagnosis import largest_columns, some_rows
+from .solvers.geometry import cell_center, class_means, prepare_rows, unit_rows
+from .solvers.oslo_tiled import TiledRows, tile_rows
 from .solvers.prototype_descent import start_prototypes
 
 # What a solution keeps to answer rows from, in the order that `answer_rows` takes.
 _ANSWERS_FROM = ("weights", "intercepts", "belief", "prototypes", "trust")
+# Entries of a query, or of assignments, from which on a task is solved in tiles.
+_TILES_WORTHWHILE = 2**22
+_TILE_ENTRIES = 2**21  # of assignments that are at hand at once
 # The mixes of classes that are tried: rho > 0 evens the classes out, rho < 0 lets them be absent.
 _BALANCES = {"auto": (9.0, -0.5), "balanced": (9.0,), "free": (0.0,)}
+
+# Belief in even classes between which the mix is open, and the share of answers that must depend
+# on it for a warning.
+_UNSURE = (0.3, 0.7)
+_DIFFERING = 0.2
 
 
 @shared_docs
@@ -191,10 +204,62 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     @torch.inference_mode()
     def _solve_batch(self, rows, labels, n_classes):
-        if not (isinstance(self.center, str) and self.center == "auto"):
+        if len(rows) == 2 and len(labels) == 1 and _is_large(rows[1], n_classes):
+            return self._solve_large(*rows, labels, n_classes)
+        if not self._centers_on_cells():
             return super()._solve_batch(rows, labels, n_classes)
         center = cell_center(rows[0], labels, rows[1], n_classes)
         return self._solve_around(center, rows, labels, n_classes)
+
+    def _centers_on_cells(self) -> bool:
+        return isinstance(self.center, str) and self.center == "auto"
+
+    def _solve_large(self, support, query, labels, n_classes):
+        """Solve one task without a copy of its query."""
+        if self._centers_on_cells():
+            cells = sum_cells(
+                unit_rows(class_means(unit_rows(support), labels, n_classes))[0],
+                query[0].split(tile_rows(query.shape[-1])),
+            )
+            center = cells.add_support(support[0], labels[0]).center(query)[None]
+        else:
+            center = self._find_center([support, query])
+        of_task = None if center is None else center[0]
+        support, rows = self._prepare(support, center), query[0]
+        tiles = TiledRows(rows, of_task)
+        tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
+        every, some = (spread_rows(len(rows), n).to(rows.device) for n in (len(rows), READ_ROWS))
+        chosen = spread_rows(len(rows), sample_size(n_classes)).to(rows.device)
+        solved = solve_adaptive_tiled(
+            self._model(),
+            self._on_model(support)[0],
+            labels[0],
+            prepare_rows(rows[chosen], of_task, normalize=True),
+            sum_moment(rows, spread_rows(len(rows), MOMENT_ROWS), of_task),
+            len(rows),
+            unit_rows(start_prototypes(support, labels, n_classes))[0],
+            lambda all_rows, *state: read_tiles(*state, tiles.some(every if all_rows else some)),
+            share=self._given_share(),
+            max_iter=self.max_iter,
+        )
+        solution = self._as_solution(solved)
+        solution.state["center"] = center
+        return solution, self._answer_tiles(solution.state, tiles, n_classes)
+
+    def _answer_tiles(self, state, tiles, n_classes) -> Answer:
+        """Answer all rows; probabilities that are too large to store are left to `_infer`."""
+        like, n_rows = tiles.rows, len(tiles)
+        scores, inlierness = like.new_empty(1, n_rows), like.new_empty(1, n_rows)
+        codes = torch.empty(1, n_rows, dtype=torch.int64, device=like.device)
+        keeps = is_worth_storing(n_rows * n_classes * like.element_size())
+        proba = like.new_empty(1, n_rows, n_classes) if keeps else None
+        for where, tile, inverse in tiles:
+            found = self._infer(state, (tile * inverse)[None])
+            scores[:, where], inlierness[:, where] = found.outlierness, found.inlierness
+            codes[:, where] = found.labels
+            if keeps:
+                proba[:, where] = found.proba
+        return Answer(proba, scores, labels=codes, inlierness=inlierness)
 
     def _solve(self, task) -> Solution:
         solved = solve_adaptive(
@@ -206,8 +271,12 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             share=self._given_share(),
             max_iter=self.max_iter,
         )
+        return self._as_solution(solved)
+
+    @staticmethod
+    def _as_solution(solved) -> Solution:
         state = {name: getattr(solved, name) for name in _ANSWERS_FROM}
-        state |= {"share": solved.share, "evenness": solved.evenness}
+        state |= {name: getattr(solved, name) for name in ("share", "evenness", "is_even")}
         return Solution(state, prototypes=solved.prototypes, objective=solved.objective)
 
     def _solve_indexed(self, pool, tasks):
@@ -239,9 +308,38 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             inlierness=torch.sigmoid(-found.scores),
         )
 
+    def _warn_of_task(self, support, codes, query):
+        columns = largest_columns(support, query)
+        if columns.are_unscaled:
+            warn_of_unscaled_columns(self, columns)
+        least, most = _UNSURE
+        if least < self._state["evenness"] < most:
+            differing = self._share_that_depends_on_mix(some_rows(query))
+            if differing > _DIFFERING:
+                warn_of_an_open_mix(self, differing)
+
+    def _share_that_depends_on_mix(self, rows) -> float:
+        """Share of rows that even and uneven classes give another label or decision."""
+        state, rows, device, dtype = self._state_for(rows)
+        is_even, belief = state["is_even"], state["belief"]
+        even, uneven = (
+            self._infer_tiles(state | {"belief": belief * weight}, rows, device, dtype)
+            for weight in (is_even, 1 - is_even)
+        )
+        is_unknown = even.outlierness > 0
+        differs = (is_unknown != (uneven.outlierness > 0)) | (
+            ~is_unknown & (even.labels != uneven.labels)
+        )
+        return float(differs.double().mean())
+
     def _keep_query_attributes(self, solution, answer) -> None:
         super()._keep_query_attributes(solution, answer)
         self.outlier_share_ = self._given_share()
         if self.outlier_share_ is None:
             is_told = len(self.outlierness_) > 1
             self.outlier_share_ = float(solution.state["share"][0]) if is_told else math.nan
+
+
+def _is_large(query, n_classes: int) -> bool:
+    n_assignments = query.shape[1] * (n_classes + 1) * 2 * len(SHARES)
+    return max(query.numel(), n_assignments) >= _TILES_WORTHWHILE

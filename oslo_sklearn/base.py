@@ -15,14 +15,17 @@ from torch import Tensor
 from ._collections import adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
+from ._probabilities import LogProbabilities
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
 from ._validation import as_tensor, check_labels, check_rows, part_negatives, unpack_query
-from ._warnings import warn_of_a_single_row, warn_of_no_convergence
+from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
+from .solvers.diagnosis import size_ratio
 from .solvers.geometry import only_classes
 
 _MAX_STORED_BYTES = 2**30
+_MOST_SIZE_RATIO = 4  # of the query's rows to the support's; more is another scale
 
 
 def is_worth_storing(n_bytes: int) -> bool:
@@ -30,7 +33,7 @@ def is_worth_storing(n_bytes: int) -> bool:
     return n_bytes <= _MAX_STORED_BYTES
 
 
-class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
+class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, BaseEstimator):
     """Base class of all methods.
 
     A method writes ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``, both on
@@ -107,11 +110,13 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
             adapter(self).fit(support, codes, query_X)
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
+            self._warn_of_scale(support, query)
             solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
             self._keep_state(solution)
             self._keep_query_attributes(solution, answer)
             self.labels_ = self._label(answer)
             self._scores = Scores(self.outlierness_)
+            self._warn_of_task(support, codes, query)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -121,6 +126,15 @@ class FewShotOpenSetClassifier(TaskSolver, ClassifierMixin, BaseEstimator):
             self._keep_state(solution)
         if not getattr(self, "converged_", True) and self.tol > 0:
             warn_of_no_convergence(self)
+
+    def _warn_of_scale(self, support: Tensor, query: Tensor) -> None:
+        """Warn where the query seems not to have gone through the support's transformers."""
+        ratio = size_ratio(support, query)
+        if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
+            warn_of_another_scale(ratio)
+
+    def _warn_of_task(self, support: Tensor, codes: np.ndarray, query: Tensor) -> None:
+        """Warn where the task that was just solved is not one for this method."""
 
     def _check_params(self) -> None:
         self._check_constraints(self._parameter_constraints)

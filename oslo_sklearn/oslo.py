@@ -12,7 +12,9 @@ from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
 from ._validation import check_rows
+from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
+from .solvers.diagnosis import is_narrow, largest_columns
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_gram import solve_oslo_tasks
@@ -277,6 +279,15 @@ class OSLO(FewShotOpenSetClassifier):
             normalize=self.normalize,
         )
         return [tensor.cpu().numpy() for tensor in answers]
+
+    def _warn_of_task(self, support, codes, query):
+        columns = largest_columns(support, query)
+        if columns.are_unscaled:
+            warn_of_unscaled_columns(self, columns)
+        # Another centre does not follow the query.
+        labels = torch.from_numpy(codes).to(support.device)
+        if self._centers_on_task() and is_narrow(support, labels, query, len(self.classes_)):
+            warn_of_a_narrow_query(self)
 
     def _solves_by_sums(self) -> bool:
         return self._solves_as(OSLO)  # a subclass with another solver has other sums

@@ -4,9 +4,39 @@ from __future__ import annotations
 
 import sklearn
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.metaestimators import available_if
 
 
-def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
+def _ends_in_a_method(pipeline) -> bool:
+    # An AttributeError of the last step says more than False would.
+    return bool(last_step(pipeline).transduce)
+
+
+class OpenSetPipeline(Pipeline):
+    """A :class:`~sklearn.pipeline.Pipeline` that also has ``transduce`` of its last step.
+
+    :func:`~oslo_sklearn.make_open_set_pipeline` builds it.
+    """
+
+    @available_if(_ends_in_a_method)
+    def transduce(self, X):
+        """Transform the rows, and return everything about them out of one solve.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows as the first step takes them.
+
+        Returns
+        -------
+        result : Bunch
+            As ``transduce`` of the last step returns it. Its ``to_frame()`` gives a pandas
+            DataFrame with the index of X.
+        """
+        return transduce(self, X).with_index_of(X)
+
+
+def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipeline:
     """Build a pipeline that transforms ``query_X`` along with the support.
 
     Use it as ``pipe.fit(support_X, support_y, query_X=query_X)``. Transformers are fitted on the
@@ -23,7 +53,9 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
 
     Returns
     -------
-    pipeline : Pipeline
+    pipeline : OpenSetPipeline
+        A :class:`~sklearn.pipeline.Pipeline` that also has ``transduce``; ``score_samples``,
+        ``predict_proba`` and so on are those of its last step, as in any pipeline.
 
     Raises
     ------
@@ -45,9 +77,11 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
     >>> support_X, query_X = rng.normal(size=(4, 8)), rng.normal(size=(20, 8))
     >>> with sklearn.config_context(enable_metadata_routing=True):
     ...     pipe = make_open_set_pipeline(StandardScaler(), OSLO())
-    ...     scores = pipe.fit(support_X, [0, 0, 1, 1], query_X=query_X).score_samples(query_X)
-    >>> scores.shape
+    ...     pipe = pipe.fit(support_X, [0, 0, 1, 1], query_X=query_X)
+    >>> pipe.score_samples(query_X).shape
     (20,)
+    >>> pipe.transduce(query_X).is_outlier.dtype
+    dtype('bool')
     """
     if not sklearn.get_config()["enable_metadata_routing"]:
         raise ValueError(
@@ -55,7 +89,8 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> Pipeline:
             "would reach the last step untransformed. Turn it on with "
             "sklearn.set_config(enable_metadata_routing=True)."
         )
-    return make_pipeline(*steps, memory=memory, transform_input=["query_X"], verbose=verbose)
+    named = make_pipeline(*steps).steps
+    return OpenSetPipeline(named, transform_input=["query_X"], memory=memory, verbose=verbose)
 
 
 def last_step(estimator):

@@ -91,7 +91,7 @@ SETTINGS = {
 }
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
     """A name without its punctuation and case: "k-NN" is "kNN", "Baseline++" is spelt out."""
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("+", "plus"))
 
@@ -99,7 +99,7 @@ def _key(name: str) -> str:
 _BY_KEY = {
     key: setting
     for name, setting in SETTINGS.items()
-    for key in (_key(name), _key(setting.estimator.__name__))
+    for key in (name_key(name), name_key(setting.estimator.__name__))
 }
 
 
@@ -133,7 +133,7 @@ def paper_preset(name, n_shot, base_mean=None):
     >>> paper_preset("OSTIM", n_shot=1)
     OSTIM(max_iter=200)
     """
-    setting = _BY_KEY.get(_key(name)) if isinstance(name, str) else None
+    setting = _BY_KEY.get(name_key(name)) if isinstance(name, str) else None
     if setting is None:
         raise ValueError(f"name={name!r}: expected one of {', '.join(SETTINGS)}, or a class name.")
     if not isinstance(n_shot, numbers.Integral) or isinstance(n_shot, bool) or n_shot < 1:

@@ -1,6 +1,7 @@
 """Few-shot open-set tasks as index sets into a pool of labelled rows."""
 
 import numbers
+import sys
 import warnings
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from ._validation import encode_labels
+from ._warnings import warn_of_refit
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
 _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
@@ -21,11 +23,11 @@ class Tasks(NamedTuple):
     ----------
     support : ndarray of shape (n_tasks, n_way * n_shot), dtype intp
         Labelled rows, ordered by class: ``n_shot`` rows of ``classes[t, 0]``, and so on.
-    query : ndarray of shape (n_tasks, n_way * n_query + n_open * n_open_query), dtype intp
-        Rows to classify. The ``n_way * n_query`` rows of known classes come first, in the
+    query : ndarray of shape (n_tasks, n_present * n_query + n_open * n_open_query), dtype intp
+        Rows to classify. The ``n_present * n_query`` rows of known classes come first, in the
         order of ``classes``; the outliers follow.
     classes : ndarray of shape (n_tasks, n_way)
-        Labels of the known classes.
+        Labels of the known classes; the first ``n_present`` of them occur in the query.
     """
 
     support: np.ndarray
@@ -74,6 +76,10 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         classes' shares of the query from a symmetric Dirichlet distribution with
         concentration a (Veilleux et al. use 2): the smaller, the more imbalanced, and a class
         may get none. See Notes.
+    n_present : int, default=None
+        How many of the known classes occur in the query; the others have support rows only.
+        None means all of them. With `dirichlet`, a number also gives each class that occurs at
+        least one row.
     random_state : int, RandomState instance, Generator instance or None, default=0
         An integer gives the same tasks on every call and on every machine. From a RandomState
         or a Generator a new seed is drawn on each call, so that each call gives new tasks;
@@ -83,13 +89,15 @@ class FewShotOpenSetSplit(BaseCrossValidator):
     -----
     With `dirichlet`, a task draws :math:`p \sim \mathrm{Dir}(a, \dots, a)` and class k gets
     :math:`p_k \cdot \mathtt{n\_way} \cdot \mathtt{n\_query}` query rows, rounded by largest
-    remainders so that the total is always ``n_way * n_query``. What a class has no rows for
-    goes to the others in proportion to their shares. Open classes stay balanced: no method
-    models them one by one, and a fixed share of outliers keeps precision comparable between
-    tasks. Outliers of unequal classes are what ``open_set="broad"`` gives.
+    remainders so that the total is always ``n_way * n_query`` (``n_present * n_query``, where
+    fewer classes occur). What a class has no rows for goes to the others in proportion to their
+    shares. Open classes stay balanced: no method models them one by one, and a fixed share of
+    outliers keeps precision comparable between tasks. Outliers of unequal classes are what
+    ``open_set="broad"`` gives.
 
     Task t depends on the seed, on t and on the class sizes only: raising `n_tasks` adds tasks
-    and changes none, and renaming classes in the same sort order changes nothing.
+    and changes none, and renaming classes in the same sort order changes nothing. `n_present`
+    changes neither the support nor the outliers.
 
     References
     ----------
@@ -121,6 +129,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         open_set="classes",
         n_open_query=None,
         dirichlet=None,
+        n_present=None,
         random_state=0,
     ):
         self.n_way = n_way
@@ -131,6 +140,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         self.open_set = open_set
         self.n_open_query = n_open_query
         self.dirichlet = dirichlet
+        self.n_present = n_present
         self.random_state = random_state
 
     def get_n_splits(self, X=None, y=None, groups=None):
@@ -144,6 +154,8 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         -------
         n_splits : int
         """
+        # A search tells its splitter nothing else than that it asks for this number.
+        warn_of_refit(self, sys._getframe(1).f_locals.get("self"))
         return self.n_tasks
 
     def split(self, X, y=None, groups=None):
@@ -161,7 +173,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         ------
         support_idx : ndarray of shape (n_way * n_shot,)
             Support rows, ordered by class.
-        query_idx : ndarray of shape (n_way * n_query + n_open * n_open_query,)
+        query_idx : ndarray of shape (n_present * n_query + n_open * n_open_query,)
             Query rows: known classes first, then outliers.
         """
         if groups is not None:
@@ -201,8 +213,12 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         ]
 
     @property
+    def _n_occurring(self):
+        return self.n_way if self.n_present is None else self.n_present
+
+    @property
     def _n_known(self):
-        return self.n_way * self.n_query
+        return self._n_occurring * self.n_query
 
     @property
     def _n_outliers_per_class(self):
@@ -232,6 +248,11 @@ class FewShotOpenSetSplit(BaseCrossValidator):
             value = getattr(self, name)
             if not _is_number(value, numbers.Integral) or value < minimum:
                 raise ValueError(f"{name} must be an integer >= {minimum}; got {value!r}.")
+        k = self.n_present
+        if k is not None and not (_is_number(k, numbers.Integral) and 1 <= k <= self.n_way):
+            raise ValueError(
+                f"n_present must be None or an integer from 1 to n_way={self.n_way}; got {k!r}."
+            )
         if self.open_set not in ("classes", "broad"):
             raise ValueError(f'open_set must be "classes" or "broad"; got {self.open_set!r}.')
         a = self.dirichlet
@@ -274,7 +295,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         n_way, n_shot, broad = self.n_way, self.n_shot, self.open_set == "broad"
         most_query = self.n_query
         if self.dirichlet is not None:
-            most_query = min(self._n_known, pool.sizes.max() - n_shot)
+            most_query = min(n_way * self.n_query, pool.sizes.max() - n_shot)
         n_class_draws = n_way if broad else n_way + self.n_open
         n_known_draws = n_way * (n_shot + most_query)
         ends = np.cumsum([n_class_draws, n_known_draws, self._n_outliers])
@@ -286,9 +307,9 @@ class FewShotOpenSetSplit(BaseCrossValidator):
             known = classes[:, :n_way]
             places = _draw_within(for_known, pool, known)
             support, query = places[..., :n_shot], places[..., n_shot:]
+            query = query[:, : self._n_occurring]
             if self.dirichlet is not None:
-                shares = imbalance_rng.dirichlet(np.full(n_way, float(self.dirichlet)), n)
-                counts = _apportion(shares, self._n_known, pool.sizes[known] - n_shot)
+                counts = self._imbalanced(pool.sizes[known] - n_shot, imbalance_rng)
                 query = query[np.arange(most_query) < counts[..., None]]
             if broad:
                 outliers = _draw_outside(for_outliers, pool, known)
@@ -296,6 +317,14 @@ class FewShotOpenSetSplit(BaseCrossValidator):
                 outliers = _draw_within(for_outliers, pool, classes[:, n_way:])
             query = np.hstack([query.reshape(n, -1), outliers.reshape(n, -1)])
             yield Tasks(pool.rows[support.reshape(n, -1)], pool.rows[query], pool.labels[known])
+
+    def _imbalanced(self, capacities, rng):
+        """Query rows of the classes that occur, from a Dirichlet distribution."""
+        n_occurring = self._n_occurring
+        least = 0 if self.n_present is None else 1
+        shares = rng.dirichlet(np.full(n_occurring, float(self.dirichlet)), len(capacities))
+        left = self._n_known - least * n_occurring
+        return least + _apportion(shares, left, capacities[:, :n_occurring] - least)
 
 
 def _draw(uniforms, sizes):

@@ -16,8 +16,9 @@ ROOT = PACKAGE.parent
 # From the first layer to the last. Every module or package directly below `oslo_sklearn` stands in
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
-    {"_version", "_files", "_optional", "_devices", "_decision", "_threshold", "_warnings"},
-    {"solvers", "pipeline"},
+    {"_version", "_text", "_files", "_optional", "_devices", "_decision", "_threshold"},
+    {"_probabilities", "exceptions"},
+    {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "metrics", "tasks"},
     {"_solving", "_dask", "training"},

@@ -12,6 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+try:
+    import readme_tables
+finally:
+    sys.path.pop(0)
+
 README = ROOT / "README.rst"
 
 
@@ -45,7 +51,31 @@ def test_every_extra_is_in_the_table():
     config = configparser.RawConfigParser()
     config.read(ROOT / "setup.cfg")
     extras = set(config["options.extras_require"]) - {"test", "docs"}
-    assert set(re.findall(r"^``\[(\w+)\]`` ", README.read_text(), re.MULTILINE)) == extras
+    page = (ROOT / "docs" / "install.rst").read_text()
+    assert set(re.findall(r"^``\[(\w+)\]`` ", page, re.MULTILINE)) == extras
+
+
+def test_it_is_short():
+    docutils = pytest.importorskip("docutils.core")
+    nodes = pytest.importorskip("docutils.nodes")
+    document = docutils.publish_doctree(README.read_text())
+    for table in list(document.findall(nodes.table)):
+        table.parent.remove(table)
+    text = " ".join(paragraph.astext() for paragraph in document.findall(nodes.paragraph))
+    assert len(text.split()) < 900
+
+
+@pytest.mark.parametrize("name", readme_tables.TABLES)
+def test_tables_are_those_of_the_csv_files(name):
+    """If this fails after new results: ``python docs/_ext/readme_tables.py``."""
+    (written,) = readme_tables.between_marks(name).findall(README.read_text())
+    assert written == readme_tables.TABLES[name]()
+
+
+def test_where_it_is_behind_is_said():
+    rows = readme_tables.read_means("grocery_piles", "shots", "pile", "method")
+    of = {name: rows[1, "28 5 3 2 0 + 8", name, "auroc"] for name in ("k-NN", "AdaptiveOSLO")}
+    assert f"{of['k-NN'] - of['AdaptiveOSLO']:.1f} points more" in README.read_text()
 
 
 def test_demo_prints_what_the_readme_shows(tmp_path):

@@ -47,9 +47,10 @@ params = st.fixed_dictionaries(
         "open_set": st.sampled_from(["classes", "broad"]),
         "n_open_query": st.none() | st.integers(0, 20),
         "dirichlet": st.none() | st.sampled_from([1e-3, 0.5, 2, 100.0]),
+        "n_present": st.none() | st.integers(1, 4),
         "random_state": st.integers(0, 2**32),
     }
-)
+).filter(lambda params: (params["n_present"] or 0) <= params["n_way"])
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -58,7 +59,8 @@ def test_every_task_has_the_promised_make_up(params):
     split = FewShotOpenSetSplit(**params)
     n_way, n_shot, n_query = split.n_way, split.n_shot, split.n_query
     per_open = n_query if split.n_open_query is None else split.n_open_query
-    n_known = n_way * n_query
+    n_occurring = n_way if split.n_present is None else split.n_present
+    n_known = n_occurring * n_query
     y = labels()
     drawn = split.sample(y)
     assert drawn.support.shape == (split.n_tasks, n_way * n_shot)
@@ -73,8 +75,11 @@ def test_every_task_has_the_promised_make_up(params):
         counts = np.array([(known == c).sum() for c in classes])
         np.testing.assert_array_equal(known, np.repeat(classes, counts))
         assert not np.isin(outliers, classes).any()
+        assert not counts[n_occurring:].any()
         if split.dirichlet is None:
-            assert (counts == n_query).all()
+            assert (counts[:n_occurring] == n_query).all()
+        elif split.n_present is not None:
+            assert (counts[:n_occurring] > 0).all()
         if split.open_set == "classes" and per_open:
             open_classes, open_counts = np.unique(outliers, return_counts=True)
             assert len(open_classes) == split.n_open
@@ -105,6 +110,22 @@ def test_more_tasks_keep_the_first_ones(dirichlet):
         for n in (7, 5000)
     )
     np.testing.assert_array_equal(few.query, many.query[:7])
+
+
+@pytest.mark.parametrize("dirichlet", [None, 2.0])
+def test_absent_classes_leave_support_and_outliers_alone(dirichlet):
+    options = {"n_way": 4, "n_open": 3, "n_query": 6, "n_tasks": 40, "dirichlet": dirichlet}
+    all_present = FewShotOpenSetSplit(**options).sample(labels())
+    two_present = FewShotOpenSetSplit(**options, n_present=2).sample(labels())
+    np.testing.assert_array_equal(two_present.classes, all_present.classes)
+    np.testing.assert_array_equal(two_present.support, all_present.support)
+    np.testing.assert_array_equal(two_present.query[:, 12:], all_present.query[:, 24:])
+
+
+def test_each_class_is_as_often_absent():
+    drawn = FewShotOpenSetSplit(n_way=4, n_open=0, n_tasks=3000, n_present=1).sample(labels())
+    _, counts = np.unique(drawn.classes[:, 0], return_counts=True)
+    assert_uniform(counts)
 
 
 def test_tasks_of_a_seed_never_change():
@@ -289,6 +310,10 @@ def test_error_says_how_many_classes_are_needed():
         ("n_tasks", 0),
         ("n_open_query", -1),
         ("open_set", "wide"),
+        ("n_present", 0),
+        ("n_present", 6),
+        ("n_present", 1.0),
+        ("n_present", True),
         ("dirichlet", 0),
         ("dirichlet", np.nan),
         ("dirichlet", "2"),

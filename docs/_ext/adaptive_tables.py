@@ -1,175 +1,97 @@
-"""The tables of ``docs/adaptive.rst`` out of the csv files of ``bench_adaptive.py``."""
+"""The tables of ``docs/adaptive.rst`` out of the csv files of its commands."""
 
 from __future__ import annotations
 
-import csv
-import math
 from pathlib import Path
 
+import pandas as pd
+
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-SHARES = ("0.12", "0.25", "0.50", "0.75", "0.90")
-NAMES = {"cub": "birds", "grocery": "groceries", "Warbler": "warblers", "Sparrow": "sparrows"}
-TOP = ("OSLO", "AdaptiveOSLO", "share given", "EOL, share given")
-F1 = {"f1_zero": "zero", "f1_best": "best of the cell", "f1_best_task": "best of each task"}
-TRANSDUCTIVE = ("LaplacianShot", "BDCSPN", "TIM", "PTMAP", "LRICI")
+SETS = {"cub": "birds", "grocery": "groceries", "banking77": "questions", "flowers": "flowers"}
+METRICS = ("accuracy", "auroc", "false_rejection", "found")
+SIMPLE = ("SimpleShot", "k-NN", "OSLO")
+METHODS = (*SIMPLE, "AdaptiveOSLO")
+CELL = "accuracy / AUROC / % of known rows rejected / % of unknown rows found"
 
 
-def read(what):
-    """Rows of a csv file by set, setting, shots, share and method, numbers as floats."""
-    keys = ("set", "setting", "shots", "share", "method")
-    with (RESULTS / f"adaptive_{what}.csv").open() as file:
-        return {
-            tuple(row.pop(key) for key in keys): {k: float(v) for k, v in row.items() if v}
-            for row in csv.DictReader(file)
-        }
+def read_piles() -> pd.DataFrame:
+    """Means in percent by shots, pile and set; columns are pairs of metric and method."""
+    frames = [pd.read_csv(RESULTS / f"{name}_piles.csv").assign(set=name) for name in SETS]
+    rows = pd.concat(frames)
+    index, columns = ["shots", "pile", "set"], ["metric", "method"]
+    return 100 * rows.pivot_table("mean", index, columns, sort=False)
 
 
-def cells_of(rows):
-    """Set and shots, as often as a table has lines for them."""
-    return dict.fromkeys((name, shots) for name, _, shots, _, _ in rows)
+def read_cells(what: str) -> pd.DataFrame:
+    """Means in percent of ``bench_adaptive.py`` by cell, share and shots."""
+    rows = pd.read_csv(RESULTS / f"adaptive_{what}.csv")
+    index = ["cell", "share", "shots"]
+    return rows.pivot(index=index, columns="method", values=list(METRICS))
 
 
-def title_of(name, shots):
-    first, *rest = name.split(",")
-    words = first.split()
-    words[0] = NAMES.get(words[0], words[0])
-    return ", ".join([" ".join(words), *(part.strip() for part in rest), f"{shots}-shot"])
+def gains(piles: pd.DataFrame, metric: str) -> pd.Series:
+    """AdaptiveOSLO against the best of the simple methods, cell by cell."""
+    best = piles[metric][list(SIMPLE)].max(axis=1)
+    return (piles[metric]["AdaptiveOSLO"] - best).dropna()
 
 
-def table(caption, header, lines):
+def table(caption, header, lines) -> str:
     """A csv-table in reStructuredText."""
     quoted = "|".join(f'"{cell}"' for cell in header)
     body = "\n".join("   " + "|".join(line) for line in lines)
     return f".. csv-table:: {caption}\n   :header: {quoted}\n   :delim: |\n\n{body}\n"
 
 
-def pair(row):
-    if math.isnan(row["auroc"]):
-        return f"{row['accuracy']:.1f}"
-    return f"{row['accuracy']:.1f} / {row['auroc']:.1f}"
+def number(value, digits=1) -> str:
+    return "–" if pd.isna(value) else f"{value:.{digits}f}"
 
 
-def cells_table(rows):
+def cell(row, method) -> str:
+    accuracy, auroc, rejected, found = (row[metric, method] for metric in METRICS)
+    parts = (number(accuracy), number(auroc), number(rejected, 0), number(found, 0))
+    return " / ".join(parts)
+
+
+def piles_table(piles, shots) -> str:
+    means = piles.loc[shots].groupby("pile", sort=False).mean()
+    lines = [[name, *(cell(row, m) for m in METHODS)] for name, row in means.iterrows()]
+    caption = f"{shots}-shot, mean over the four sets: {CELL}"
+    return table(caption, ["", *METHODS], lines)
+
+
+def gains_table(piles) -> str:
     lines = []
-    for name, shots in cells_of(rows):
-        for method in TOP:
-            values = [pair(rows[name, "cells", shots, share, method]) for share in SHARES]
-            label = f"**{method}**" if method == "AdaptiveOSLO" else method
-            lines.append(["" if method != TOP[0] else title_of(name, shots), label, *values])
-    return table("Accuracy / AUROC (%) by the share of outliers", ["", "", *SHARES], lines)
-
-
-def f1_table(rows):
-    lines = []
-    for name, shots in cells_of(rows):
-        for column, label in F1.items():
-            of_cells = [rows[name, "cells", shots, s, "AdaptiveOSLO"][column] for s in SHARES]
-            title = title_of(name, shots) if column == "f1_zero" else ""
-            lines.append([title, label, *(f"{value:.1f}" for value in of_cells)])
-    caption = (
-        "Macro-F1 (%) at zero, and of the best threshold in hindsight: one for the cell, and one "
-        "for each task"
-    )
-    return table(caption, ["", "", *SHARES], lines)
-
-
-def estimates_table(rows):
-    lines = []
-    for name, shots in cells_of(rows):
-        of_cells = [rows[name, "cells", shots, s, "AdaptiveOSLO"] for s in SHARES]
-        values = [f"{r['estimate'] / 100:.2f} ± {r['estimate_std'] / 100:.2f}" for r in of_cells]
-        lines.append([title_of(name, shots), *values])
-    caption = "Estimated share: mean and standard deviation over 40 tasks"
-    return table(caption, ["", *SHARES], lines)
-
-
-def settings_table(rows):
-    lines, last = [], None
-    ordered = dict.fromkeys((setting, name, shots) for name, setting, shots, _, _ in rows)
-    settings = list(dict.fromkeys(key[0] for key in ordered))
-    for setting, name, shots in sorted(ordered, key=lambda key: settings.index(key[0])):
-        share = next(k[3] for k in rows if k[:3] == (name, setting, shots))
-        found = {
-            method: rows[name, setting, shots, share, method]
-            for method in ("OSLO", "AdaptiveOSLO", "free classes")
-        }
-        ours = found["AdaptiveOSLO"]
-        lines.append(
-            [
-                "" if setting == last else setting,
-                title_of(name, shots),
-                *(pair(row) for row in found.values()),
-                f"{ours['rejected_inliers']:.0f}",
-                f"{ours['estimate'] / 100:.2f} ± {ours['estimate_std'] / 100:.2f}",
-            ]
-        )
-        last = setting
-    header = ["", "", "OSLO", "AdaptiveOSLO", "class_share='free'", "rejected", "share"]
-    caption = (
-        "Accuracy / AUROC (%); half of the query are outliers, 15 rows per class, unless it says "
-        "otherwise. Then, of AdaptiveOSLO: inliers rejected at zero (%) and the estimated share"
-    )
+    wide = {metric: gains(piles, metric).unstack("set") for metric in ("auroc", "accuracy")}
+    for shots, pile in piles.index.droplevel("set").unique():
+        found = [
+            wide[metric][name].get((shots, pile), float("nan")) for metric in wide for name in SETS
+        ]
+        if not all(map(pd.isna, found)):
+            signed = ["–" if pd.isna(value) else f"{value:+.1f}" for value in found]
+            lines.append([f"{shots}-shot", pile, *signed])
+    header = [
+        "",
+        "",
+        *(f"{metric}, {name}" for metric in ("AUROC", "acc") for name in SETS.values()),
+    ]
+    caption = "AdaptiveOSLO against the best of SimpleShot, k-NN and OSLO in each cell (points)"
     return table(caption, header, lines)
 
 
-def transductive_table(rows):
+def cells_table(cells, caption) -> str:
     lines = []
-    for name, shots in cells_of(rows):
-        of_cell = {
-            method: rows[name, "no outliers", shots, "0.00", method]["accuracy"]
-            for method in ("AdaptiveOSLO", "OSLO", *TRANSDUCTIVE)
-        }
-        lines.append([title_of(name, shots), *(f"{value:.1f}" for value in of_cell.values())])
-    header = ["", "AdaptiveOSLO", "OSLO", *TRANSDUCTIVE]
-    return table("Accuracy (%) without outliers", header, lines)
+    for (name, share, shots), row in cells.iterrows():
+        lines.append([name, f"{share:g}", f"{shots}-shot", *(cell(row, m) for m in METHODS)])
+    return table(f"{caption}: {CELL}", ["", "share", "", *METHODS], lines)
 
 
-def weak_table(rows):
-    lines = []
-    for name, shots in cells_of(rows):
-        before, after = (
-            [rows[name, "cells", shots, share, method] for share in SHARES]
-            for method in ("OSLO", "AdaptiveOSLO")
-        )
-        both = zip(before, after, strict=True)
-        values = [f"{a['auroc']:.1f} → {b['auroc']:.1f}" for a, b in both]
-        accuracy = f"{before[2]['accuracy']:.1f} → {after[2]['accuracy']:.1f}"
-        rejected = f"{after[0]['rejected_inliers']:.0f}"
-        lines.append([title_of(name, shots), *values, accuracy, rejected])
-    caption = (
-        "AUROC (%) of OSLO → AdaptiveOSLO by the share of outliers, the accuracy at one half, and "
-        "inliers rejected (%) at 0.12"
-    )
-    return table(caption, ["", *SHARES, "accuracy", "rejected"], lines)
-
-
-def search_table(rows):
-    lines = []
-    cells = [key[:4] for key in rows if key[4] == "OSLO"]
-    for method in dict.fromkeys(key[4] for key in rows if key[4] != "OSLO"):
-        line = [method]
-        for metric in ("auroc", "accuracy"):
-            gains = [rows[(*c, method)][metric] - rows[(*c, "OSLO")][metric] for c in cells]
-            line += [f"{sum(gains) / len(gains):+.1f}", f"{min(gains):+.1f}"]
-        regrets = [rows[(*c, method)]["f1_best"] - rows[(*c, method)]["f1_zero"] for c in cells]
-        lines.append([*line, "" if method.startswith("EOL") else f"{max(regrets):.1f}"])
-    header = ["", "AUROC", "worst", "accuracy", "worst", "F1 lost"]
-    caption = (
-        "AUROC and accuracy against OSLO's on the same tasks: mean over the cells, and the worst "
-        "cell; the most macro-F1 that zero loses to the best threshold of a cell"
-    )
-    return table(caption, header, lines)
-
-
-def tables():
+def tables() -> dict[str, str]:
     """The tables by name of file."""
-    cells, settings = read("cells"), read("settings")
+    piles = read_piles()
     return {
-        "adaptive_cells.inc": cells_table(cells),
-        "adaptive_f1.inc": f1_table(cells),
-        "adaptive_estimates.inc": estimates_table(cells),
-        "adaptive_settings.inc": settings_table(settings),
-        "adaptive_transductive.inc": transductive_table(settings),
-        "adaptive_weak.inc": weak_table(read("weak")),
-        "adaptive_search.inc": search_table(read("search")),
+        "adaptive_piles_1shot.inc": piles_table(piles, 1),
+        "adaptive_piles_5shot.inc": piles_table(piles, 5),
+        "adaptive_gains.inc": gains_table(piles),
+        "adaptive_many.inc": cells_table(read_cells("many"), "Many classes"),
+        "adaptive_weak.inc": cells_table(read_cells("weak"), "Weak features, no outliers"),
     }

@@ -21,6 +21,7 @@ MODULES = {
     "plotting": "Figures",
     "recipes": "The paper's experiments",
     "report": "Reports of results",
+    "exceptions": "Warnings",
 }
 SECTIONS = {  # by the module that defines a name, below the package
     "oslo": "Transductive and inductive methods",
@@ -38,6 +39,9 @@ SECTIONS = {  # by the module that defines a name, below the package
 OTHER = "Everything else"
 EXAMPLES = (
     "plot_quickstart_digits",
+    "plot_text",
+    "plot_table",
+    "plot_corrections",
     "plot_prototype_path",
     "plot_thresholds",
     "plot_decisions",

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from .. import __version__
+from .._text import printable
 from . import benchmark, demo, extract, triage
 
 
@@ -13,7 +14,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors take one line."""
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+        self.exit(2, f"{self.prog}: error: {printable(message)} (see --help)\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return args.func(args) or 0
     except (ValueError, OSError, ImportError) as error:
-        message = " ".join(str(error).split())
+        message = printable(" ".join(str(error).split()))
         print(f"{parser.prog}: error: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

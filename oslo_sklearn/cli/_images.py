@@ -7,6 +7,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from .._text import printable
+
 
 def add_extractor_options(parser) -> None:
     """Options of the feature extractor and its cache."""
@@ -79,7 +81,7 @@ def list_failures(failures) -> None:
     if failures:
         print(f"{len(failures)} unreadable:", file=sys.stderr)
         for failure in failures:
-            print(f"  {failure.path}: {failure.reason}", file=sys.stderr)
+            print(printable(f"  {failure.path}: {failure.reason}"), file=sys.stderr)
 
 
 def check_writable(out: Path) -> None:

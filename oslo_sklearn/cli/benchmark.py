@@ -8,6 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from .._text import printable
+
 _DESCRIPTION = """\
 Run one of the paper's experiments on features and write a report: csv, LaTeX, Markdown,
 reStructuredText and one self-contained HTML page.
@@ -25,14 +27,22 @@ _RECIPES = {
     "queries": "query sets of several sizes",
     "imbalance": "few or many outliers; classes of unequal size",
     "ablation": "OSLO without its inlierness, and without its optimisation",
+    "piles": "classes absent or dominant, few outliers or none, without base data",
     "backbones": "several feature files side by side",
     "labelling": "what labels are worth: suggested, random and least confident rows",
     "quality": "how well features separate classes: MIF and variance ratio",
 }
 _MANY_FILES = ("backbones", "quality")
+_OWN_METHODS = ("ablation", "piles")
 _NOTE = (
     "5-way tasks{setting}; {n_tasks} tasks per setting, mean ± 95 % half-width in percent, the "
     "best of a column in bold. Detectors take their labels from SimpleShot."
+)
+_PILES_NOTE = (
+    "A pile: query rows of each known class + of each of 5 unknown classes. {n_tasks} tasks per "
+    "pile, mean ± 95 % half-width in percent, the best of a pile in bold. Rejected: rows of known "
+    "classes that the automatic threshold rejects; found: rows of unknown classes that it rejects. "
+    "All methods with their defaults, none with base data."
 )
 
 
@@ -76,7 +86,7 @@ def _add_recipe(recipes, name, text):
         parser.add_argument(
             "--labels", type=int, nargs="+", default=[0, 2, 5, 10, 20], help="labels given"
         )
-    elif name != "ablation":
+    elif name not in _OWN_METHODS:
         parser.add_argument("--methods", nargs="+", help="some methods only, such as kNN OSLO")
     if name == "queries":
         parser.add_argument(
@@ -110,8 +120,8 @@ def run(args) -> int:
             command=_command(args), seed=getattr(args, "seed", "none"), **_data(args, sets)
         ),
     )
-    print(report.to_markdown(tables))
-    print("\n".join(str(path) for path in paths))
+    print(printable(report.to_markdown(tables)))
+    print("\n".join(printable(path) for path in paths))
     return 0
 
 
@@ -160,7 +170,7 @@ def _rows(args, sets):
 def _tables(args, rows):
     """Tables of the rows, and the columns of settings."""
     from ..recipes import family_of
-    from ..report import ResultTable, metric_tables, sweep_tables
+    from ..report import ResultTable, metric_tables, pile_tables, sweep_tables
 
     if args.recipe == "quality":
         table = ResultTable(
@@ -181,6 +191,8 @@ def _tables(args, rows):
     if args.recipe == "imbalance":
         tables = sweep_tables(rows, x="value", by=["varied", "shots"], group_of=family_of)
         return tables, ["shots", "varied", "value"]
+    if args.recipe == "piles":
+        return pile_tables(rows), ["shots", "pile"]
     by = ["features", "shots"] if args.recipe == "backbones" else ["shots"]
     groups = None if args.recipe == "ablation" else family_of
     return metric_tables(rows, by=by, group_of=groups), by
@@ -208,6 +220,8 @@ def _figures(args, rows, sets):
 def _note(args) -> str:
     if args.recipe == "quality":
         return "MIF: mean imposture factor; rho: variance ratio. Lower is better for both."
+    if args.recipe == "piles":
+        return _PILES_NOTE.format(n_tasks=args.tasks)
     if args.recipe == "labelling":
         return (
             f"{args.tasks} 5-way tasks of 2 to 8 unknown classes, 15 query rows a class; mean ± "

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from .._files import write_whole
+from .._text import printable
 from ._images import (
     add_extractor_options,
     check_writable,
@@ -57,7 +58,7 @@ def run(args):
 
 def _report(out, features, extractor):
     rows, width = features.shape
-    print(f"{out}: {rows} images, {width} features each", file=sys.stderr)
+    print(f"{printable(out)}: {rows} images, {width} features each", file=sys.stderr)
     if extractor.cache_info_ is not None:
         info = extractor.cache_info_
         print(

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from .._text import printable
 from ._images import add_extractor_options, check_writable, list_failures, make_extractor
 
 _DESCRIPTION = """\
@@ -72,7 +73,8 @@ def add_parser(commands):
     parser.add_argument(
         "--method",
         default="AdaptiveOSLO",
-        help="a class of the package that needs no training on base classes (default: %(default)s)",
+        help="a method that needs no training on base classes, in any spelling of benchmark "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--outlier-label", default="unknown", help="the word for unknown (default: %(default)s)"
@@ -111,7 +113,7 @@ def run(args) -> int:
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
         result.write(args.out, cache_dir=None if args.no_cache else _cache_dir(args))
-    print(result.summary(args.out))
+    print(printable(result.summary(args.out)))
     list_failures(result.support.unreadable + result.query.unreadable)
     if args.serve is not None:
         from ..triage.server import serve
@@ -161,15 +163,23 @@ def _check(args) -> None:
 def _estimator(args):
     from .. import all_estimators
     from ..base import FewShotOpenSetClassifier
+    from ..presets import SETTINGS, name_key
 
     methods = {
         name: cls
         for name, cls in all_estimators()
         if issubclass(cls, FewShotOpenSetClassifier) and not hasattr(cls, "fit_base")
     }
-    if args.method not in methods:
+    spellings = {name_key(name): cls for name, cls in methods.items()}
+    spellings |= {
+        name_key(name): setting.estimator
+        for name, setting in SETTINGS.items()
+        if setting.estimator in methods.values()
+    }
+    method = spellings.get(name_key(args.method))
+    if method is None:
         raise ValueError(f"--method must be one of {', '.join(methods)}; got {args.method!r}")
-    estimator = methods[args.method](device=args.device, contamination=args.contamination)
+    estimator = method(device=args.device, contamination=args.contamination)
     if args.threshold is not None:
         estimator.set_params(threshold=args.threshold)
     if "random_state" in estimator.get_params():
@@ -209,12 +219,12 @@ def _triage(args, estimator):
     if absent:
         print(
             f"{len(absent)} corrected files are not in the pile and were left out; the first: "
-            f"{absent[0]}",
+            f"{printable(absent[0])}",
             file=sys.stderr,
         )
     own = args.out / FILE
     if args.serve is None and not args.corrections and own.is_file():
-        print(f"not used: {own}; add --corrections {own}", file=sys.stderr)
+        print(printable(f"not used: {own}; add --corrections {own}"), file=sys.stderr)
     return result.correct(corrections)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._probabilities import LogProbabilities
 from .._threshold import check_outlier_label, mark_outliers
 from .._wrapped import score_rows
 from ..pipeline import reach_last_step
@@ -17,7 +18,7 @@ def p_values_of(folds: list[Fold], scores: list[np.ndarray]) -> np.ndarray:
     return cross_p_values([fold.calibration for fold in folds], scores)
 
 
-class ConformalAnswers:
+class ConformalAnswers(LogProbabilities):
     """The part of `ConformalOpenSetClassifier` that comes after `fit`."""
 
     @property

@@ -62,7 +62,7 @@ class HBOSDetector(ObjectDetector):
 
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
-        "n_bins": [Interval(numbers.Integral, 2, None, closed="left")],
+        "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # pyod refuses two
         "alpha": [Interval(numbers.Real, 0, 1, closed="neither")],
         "tol": [Interval(numbers.Real, 0, 1, closed="neither")],
     }

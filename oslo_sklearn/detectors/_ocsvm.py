@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numbers
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._optional import require
 from ._base import ObjectDetector, detector_docs
+
+# Kernels that are no inner product may keep the solver going for ever.
+_MOST_STEPS = 100_000
 
 
 @detector_docs
@@ -117,4 +121,14 @@ class OCSVMDetector(ObjectDetector):
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
+            max_iter=_MOST_STEPS,
         )
+
+    def _fit_detector(self, task):
+        # libsvm's seed is drawn from NumPy's global stream, which belongs to the user. A one-class
+        # SVM does not use it.
+        state = np.random.get_state()  # noqa: NPY002
+        try:
+            return super()._fit_detector(task)
+        finally:
+            np.random.set_state(state)  # noqa: NPY002

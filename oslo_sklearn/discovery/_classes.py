@@ -11,6 +11,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from .._collections import adapter_of
+from .._probabilities import LogProbabilities
 from .._validation import unpack_query
 from .._wrapped import fit_whole, make_estimator
 from ..pipeline import last_step, reach_last_step
@@ -21,7 +22,7 @@ _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "
 _OF_INPUT = ("n_features_in_", "feature_names_in_")
 
 
-class NovelClassDiscovery(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin, BaseEstimator):
     r"""Group the rows that an estimator rejects: what the unknown are.
 
     The estimator decides which rows of the query belong to a known class. The others are grouped

@@ -9,7 +9,9 @@ import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.utils import check_random_state
 
+from .._validation import as_tensor
 from ..pipeline import reach_last_step
+from ..solvers.geometry import mean_row, unit_rows
 
 N_COMPONENTS = 30
 # Of the known classes' spread, as much is replaced by the same share of each variance.
@@ -45,7 +47,7 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
     random_state : int, RandomState or None
         Of the randomised decomposition.
     """
-    center = rows.mean(0)
+    center = mean_row([as_tensor(rows)[None]])[0].numpy()
     units = _unit(rows - center)
     n_components = min(N_COMPONENTS, *units.shape)
     if n_components < 2 or not units.any():
@@ -126,8 +128,7 @@ def log_likelihood(counts, sums, squares, space: TaskSpace) -> np.ndarray:
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(norms > 0, norms, 1)
+    return unit_rows(torch.from_numpy(rows)).numpy()
 
 
 def as_features(fitted, X) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import write_whole
+from .._files import content_digest, locked, write_whole
+from .._version import __version__
 
 
 class Configuration(NamedTuple):
@@ -42,14 +44,15 @@ class Configuration(NamedTuple):
 class RowCache:
     """Rows by method and task, in a .csv or .parquet file that outlives a kill.
 
-    A csv file is appended to, and a line that a kill cut off is dropped on the next start.
+    A csv file is appended to, and a line that a kill cut off is dropped by the next writer.
     Parquet cannot be appended to: rows go to a csv journal beside it (``.part``), which is merged
-    into the file when a run ends. Files are replaced as a whole or not at all.
+    into the file when a run ends. Files are replaced as a whole or not at all. Several processes
+    may share a file: each writes under a lock, and takes the others' rows over at its end.
     """
 
     def __init__(self, path, columns, configuration: Configuration, *, kind=float):
         self.path = Path(path)
-        self.header = ("method", "task", *columns, "config")
+        self.header = ("method", "task", *columns, "config", "version", "checksum")
         self.kind = kind  # of the columns' values
         self.configuration = configuration
         suffix = self.path.suffix.lower()
@@ -57,65 +60,85 @@ class RowCache:
             raise ValueError(f"cache={str(path)!r}: expected a file name in .csv or .parquet.")
         self._is_parquet = suffix == ".parquet"
         self._journal = self.path
-        self.rows: dict[tuple[str, int], tuple] = {}
         if self._is_parquet:
             _require_parquet()
             self._journal = self.path.with_name(self.path.name + ".part")
-            if self.path.exists():
-                self._take_all(self._read_parquet())
-        self._take_all(self._read_journal())
+        with locked(self.path):
+            self.rows: dict[tuple[str, int], tuple] = self._read()
+            self._append([])  # a file that cannot be written is found before the work
 
-    def _take_all(self, records) -> None:
-        for record in records:
-            method, task, config = record[0], record[1], record[-1]
-            difference = self.configuration.difference(method, task, config)
-            if difference is not None:
-                raise ValueError(
-                    f"cache={str(self.path)!r} holds results of another configuration: "
-                    f"{difference} differed when it was written. Name another file, or remove "
-                    "this one."
-                )
-            self.rows[method, task] = record
+    def _read(self) -> dict:
+        """The rows on disk, each without its version and checksum."""
+        rows = {}
+        for record in (*self._read_parquet(), *self._read_journal()):
+            *row, version, _ = record
+            self._check_configuration(row[0], row[1], row[-1], version)
+            rows[row[0], row[1]] = tuple(row)
+        return rows
+
+    def _check_configuration(self, method, task, config, version) -> None:
+        difference = self.configuration.difference(method, task, config)
+        if version != __version__:
+            difference = f"the version of oslo_sklearn ({version}, now {__version__})"
+        if difference is not None:
+            raise ValueError(
+                f"cache={str(self.path)!r} holds results of another configuration: "
+                f"{difference} differed when it was written. Name another file, or remove "
+                "this one."
+            )
 
     def _read_parquet(self):
+        if not self._is_parquet or not self.path.exists():
+            return []
         import pandas as pd
+        from pyarrow import ArrowException
 
-        frame = pd.read_parquet(self.path)
+        try:
+            frame = pd.read_parquet(self.path)
+        except (ArrowException, OSError) as error:
+            raise ValueError(
+                f"cache={str(self.path)!r} is no whole parquet file: it was cut off or damaged, "
+                "or was not written by evaluate. Name another file, or remove this one."
+            ) from error
         self._check_header(list(frame.columns))
-        return frame.itertuples(index=False, name=None)
+        return [self._parse(record) for record in frame.itertuples(index=False, name=None)]
 
     def _read_journal(self):
         try:
             text = self._journal.read_bytes()
         except FileNotFoundError:
-            text = b""
-        whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) < len(text):
-            os.truncate(self._journal, len(whole))
-        if not whole:
-            self._write(b"".join(_lines([self.header])))
             return []
-        header, *records = csv.reader(io.StringIO(whole.decode(), newline=""))
-        self._check_header(header)
-        return [self._parse(record) for record in records]
+        first_line = next(_lines([self.header]))
+        if not first_line.startswith(text[: len(first_line)]):
+            first = text.partition(b"\n")[0].decode(errors="replace")
+            self._check_header(next(csv.reader([first]), []))
+        # Replaced characters fail the checksum of their line.
+        whole = text[: text.rfind(b"\n") + 1].decode(errors="replace")
+        try:
+            records = list(csv.reader(io.StringIO(whole, newline="")))
+        except csv.Error as error:
+            raise ValueError(f"cache: {self._journal} was damaged: {error}.") from error
+        return [self._parse(record) for record in records[1:]]
 
     def _check_header(self, header) -> None:
         if tuple(header) != self.header:
             raise ValueError(
                 f"cache={str(self.path)!r} was not written by evaluate: expected the columns "
-                f"{', '.join(self.header)}; found {', '.join(map(str, header))}."
+                f"{', '.join(self.header)}; found {', '.join(map(str, header))}. It is left as it "
+                "was: name another file."
             )
 
     def _parse(self, record):
         try:
-            method, task, *values, config = record
-            if len(record) != len(self.header) or config.count("-") != 3:
-                raise ValueError
-            return (method, int(task), *map(self.kind, values), config)
-        except ValueError as error:
-            raise ValueError(
-                f"cache: {self._journal} has a line that evaluate did not write: {record}"
-            ) from error
+            method, task, *values, config, version, checksum = record
+            if len(record) == len(self.header) and checksum == _checksum(record[:-1]):
+                return (method, int(task), *map(self.kind, values), config, version, checksum)
+        except ValueError:
+            pass
+        raise ValueError(
+            f"cache: {self._journal} has a line that evaluate did not write, or that was damaged "
+            f"since: {record}. Remove the line, and its task is solved again."
+        )
 
     def add(self, method: str, tasks, values) -> None:
         """Append the rows of some tasks: their columns' values."""
@@ -124,36 +147,70 @@ class RowCache:
             for task, row in zip(tasks, values, strict=True)
         ]
         self.rows.update({record[:2]: record for record in records})
-        self._write(b"".join(_lines(records)))
+        with locked(self.path):
+            self._append(map(_sealed, records))
 
-    def _write(self, text: bytes) -> None:
-        with open(self._journal, "ab") as file:
-            file.write(text)
+    def _append(self, records) -> None:
+        """Write behind the last whole line: all of it, or nothing if the disk is full."""
+        with open(self._journal, "a+b", buffering=0) as file:
+            end = file.tell()
+            if end and not _ends_a_line(file, end):
+                file.seek(0)
+                end = file.read().rfind(b"\n") + 1
+                file.truncate(end)
+            text = b"".join(_lines(records if end else (self.header, *records)))
+            try:
+                if file.write(text) < len(text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._journal))
+            except BaseException:
+                file.truncate(end)
+                raise
 
     def finish(self, methods) -> None:
         """Put the file in order: these methods first, tasks rising, each row once."""
-        place = {method: i for i, method in enumerate(methods)}
-        ordered = sorted(
-            self.rows.values(), key=lambda record: (place.get(record[0], len(place)), record[:2])
-        )
-        if self._is_parquet:
-            import pandas as pd
+        with locked(self.path):
+            self.rows = {**self._read(), **self.rows}
+            place = {method: i for i, method in enumerate(methods)}
+            ordered = sorted(
+                self.rows.values(),
+                key=lambda record: (place.get(record[0], len(place)), record[:2]),
+            )
+            records = [_sealed(record) for record in ordered]
+            if self._is_parquet:
+                import pandas as pd
 
-            frame = pd.DataFrame(ordered, columns=self.header)
-            write_whole(self.path, lambda file: frame.to_parquet(file, index=False))
-        else:
-            text = b"".join(_lines([self.header, *ordered]))
-            write_whole(self.path, lambda file: file.write(text))
-        if self._is_parquet:
-            self._journal.unlink(missing_ok=True)
+                frame = pd.DataFrame(records, columns=self.header)
+                write_whole(self.path, lambda file: frame.to_parquet(file, index=False))
+                self._journal.unlink(missing_ok=True)
+            else:
+                text = b"".join(_lines([self.header, *records]))
+                write_whole(self.path, lambda file: file.write(text))
+
+
+def _ends_a_line(file, end: int) -> bool:
+    file.seek(end - 1)
+    return file.read(1) == b"\n"
+
+
+def _sealed(record) -> tuple:
+    """A row with the package's version and the checksum of all that."""
+    record = (*record, __version__)
+    return (*record, _checksum(record))
+
+
+def _checksum(record) -> str:
+    return content_digest("\0".join(map(str, _fields(record))), size=4)
+
+
+def _fields(record) -> list:
+    # repr keeps every bit of a float.
+    return [repr(float(x)) if isinstance(x, float | np.floating) else x for x in record]
 
 
 def _lines(records):
     for record in records:
         line = io.StringIO(newline="")
-        # repr keeps every bit of a float.
-        fields = [repr(float(x)) if isinstance(x, float | np.floating) else x for x in record]
-        csv.writer(line, lineterminator="\n").writerow(fields)
+        csv.writer(line, lineterminator="\n").writerow(_fields(record))
         yield line.getvalue().encode()
 
 

@@ -14,7 +14,7 @@ from ..metrics.registry import (
     positions_in,
     sign_of,
 )
-from ..pipeline import transduce
+from ..pipeline import reach_last_step
 
 
 def open_set_scorer(estimator, X, y):
@@ -38,7 +38,7 @@ def open_set_scorer(estimator, X, y):
     scores : dict of float
         ``"accuracy"`` (closed-set, whatever ``outlier_label`` is), ``"auroc"``, ``"aupr"`` and
         ``"prec_at_90"``. nan, with an `UndefinedMetricWarning`, where the query lacks what
-        a metric needs.
+        a metric needs; without one where X is the support (training scores).
 
     See Also
     --------
@@ -63,12 +63,23 @@ def open_set_scorer(estimator, X, y):
 
 
 def _score(estimator, X, y, names) -> dict[str, float]:
-    y, result, classes = column_or_1d(y), transduce(estimator, X), np.asarray(estimator.classes_)
+    last, rows = reach_last_step(estimator, X)
+    y, result, classes = column_or_1d(y), last.transduce(rows), np.asarray(estimator.classes_)
     answers = [positions_in(classes, y), positions_in(classes, result.labels), result.outlierness]
     if any(METRICS[name].needs_decision for name in names):
         answers.append(result.is_outlier)
-    found = measure(TaskAnswers(*(np.asarray(a)[None] for a in answers)), names, warn=True)
+    answers = TaskAnswers(*(np.asarray(a)[None] for a in answers))
+    found = measure(answers, names, warn=not _is_support(last, rows))
     return {name: float(values[0]) for name, values in found.items()}
+
+
+def _is_support(estimator, rows) -> bool:
+    """Whether these are the rows it was fitted on: a search that also wants training scores.
+
+    They never hold outliers, so that a warning for each fold would say nothing new.
+    """
+    support = getattr(estimator, "_support", None)
+    return support is not None and np.array_equal(support[0], np.asarray(rows))
 
 
 def make_open_set_scorer(name):

@@ -234,7 +234,7 @@ def _report_nan(solved: Solved, todo) -> Solved:
     tasks, codes, scores, seconds, errors, marks = solved
     errors = {int(np.searchsorted(todo, b)): error for b, error in errors.items() if b in todo}
     tasks, codes, scores, seconds = tasks.select(todo), codes[todo], scores[todo], seconds[todo]
-    is_nan = np.isnan(scores).any(axis=1)
-    errors |= {int(b): "its scores contain NaN" for b in np.flatnonzero(is_nan)}
+    is_nan = ~np.isfinite(scores).all(axis=1)
+    errors |= {int(b): "its scores contain NaN or infinity" for b in np.flatnonzero(is_nan)}
     scores = np.where(is_nan[:, None], 0.0, scores)
     return Solved(tasks, codes, scores, seconds, errors, None if marks is None else marks[todo])

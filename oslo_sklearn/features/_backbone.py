@@ -14,7 +14,7 @@ from oslo_sklearn._optional import require
 from oslo_sklearn.features._weights import build, weights_identity
 
 # Raised when the decoding changes, so that features of older pixels are not taken for new ones.
-_DECODING_VERSION = 1
+DECODING_VERSION = 1
 
 
 class Backbone:
@@ -28,6 +28,11 @@ class Backbone:
         self.device = check_device(device) or fastest_device()
         self.data_config = data_config(self.cfg)
 
+    @property
+    def n_features(self):
+        """Width of the features."""
+        return n_features(self.model_name)
+
     @cached_property
     def fingerprint(self):
         """Hash of all that a feature depends on besides its image."""
@@ -36,16 +41,16 @@ class Backbone:
             "weights": self.weights_id,
             "preprocessing": self.data_config,
             "precision": "mixed" if _mixed_precision(self.device) else "float32",
-            "decoding": _DECODING_VERSION,
+            "decoding": DECODING_VERSION,
         }
         return content_digest(json.dumps(parts, sort_keys=True), size=64)
 
     def to_pixels(self):
         """A picklable function from an RGB image to the model's uint8 input."""
-        return partial(_to_pixels, config=tuple(sorted(self.data_config.items())))
+        return partial(to_pixels, config=tuple(sorted(self.data_config.items())))
 
     def features(self, pixels):
-        """Pooled features of a batch of uint8 images (n, height, width, 3)."""
+        """Pooled features of uint8 images (height, width, 3) of one size."""
         weights = self.weights if self.weights is None else os.fspath(self.weights)
         model = _load(self.model_name, weights, self.weights_id, self.device)
         mean, std = (
@@ -57,7 +62,7 @@ class Backbone:
             torch.autocast(self.device.type, enabled=_mixed_precision(self.device)),
         ):
             # Rows of interleaved RGB are channels-last already: the permutation copies nothing.
-            batch = torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2)
+            batch = torch.from_numpy(np.stack(pixels)).to(self.device).permute(0, 3, 1, 2)
             batch = batch.float().div_(255).sub_(mean).div_(std)
             return model(batch).float().cpu().numpy()
 
@@ -113,7 +118,8 @@ def _load(model_name, weights, weights_id, device):
     return model.to(device=device, memory_format=torch.channels_last)
 
 
-def _to_pixels(image, config):
+def to_pixels(image, config):
+    """Size and crop of a model's preprocessing, as uint8 (height, width, 3)."""
     settings = dict(config)
     side = min(settings["input_size"][1:]) / settings["crop_pct"]
     limit = require("PIL.Image", "features").MAX_IMAGE_PIXELS

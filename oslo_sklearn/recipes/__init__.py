@@ -5,6 +5,7 @@ from ._ablation import ablation
 from ._labelling import labelling
 from ._methods import STRONG_BASELINE as STRONG_BASELINE
 from ._methods import family_of, paper_methods
+from ._piles import piles
 from ._quality import quality
 from ._queries import imbalance, queries
 from ._run import curves_file
@@ -22,6 +23,7 @@ __all__ = [
     "labelling",
     "load_features",
     "paper_methods",
+    "piles",
     "quality",
     "queries",
     "save_features",

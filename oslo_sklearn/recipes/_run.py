@@ -34,22 +34,23 @@ def run_settings(
     `settings` is a list of pairs: the columns' values, and arguments of the split. With curves,
     files of them are beside the cached rows.
     """
-    from .._optional import require
-
-    pandas = require("pandas", "evaluation")
-    if cache is not None:
-        cache = Path(cache)
-        cache.mkdir(parents=True, exist_ok=True)
     need = max(_need(**{"n_shot": 1, "n_query": 15, **split}) for _, split in settings)
     X, y = drop_small_classes(X, y, need)
-    frames, by_shot = [], {}
-    for columns, arguments in settings:
-        split = FewShotOpenSetSplit(**arguments, n_tasks=n_tasks, random_state=random_state)
-        n_shot = split.n_shot
-        stem = None if cache is None else cache / _file_name(recipe, columns)
+    drawn = [
+        (
+            columns,
+            X,
+            y,
+            FewShotOpenSetSplit(**arguments, n_tasks=n_tasks, random_state=random_state),
+        )
+        for columns, arguments in settings
+    ]
+    by_shot = {}
+
+    def methods_for(n_shot, stem):
         if isinstance(methods, dict):
-            by_shot[n_shot] = methods
-        elif n_shot not in by_shot:
+            return methods
+        if n_shot not in by_shot:
             by_shot[n_shot] = paper_methods(
                 n_shot,
                 base=base,
@@ -58,12 +59,59 @@ def run_settings(
                 checkpoints=stem,
                 progress=progress,
             )
+        return by_shot[n_shot]
+
+    return evaluate_settings(
+        recipe,
+        drawn,
+        methods_for,
+        cache=cache,
+        n_jobs=n_jobs,
+        progress=progress,
+        with_curves=with_curves,
+    )
+
+
+def evaluate_settings(
+    recipe,
+    settings,
+    methods_for,
+    *,
+    cache=None,
+    n_jobs=None,
+    progress=True,
+    with_curves=False,
+    metrics=None,
+):
+    """Rows of all settings, the setting's columns first.
+
+    A setting is its columns' values, X, y and the split. ``methods_for(n_shot, stem)`` gives its
+    methods; what they keep is in files whose names begin with the stem.
+    """
+    from .._optional import require
+
+    pandas = require("pandas", "evaluation")
+    if cache is not None:
+        cache = Path(cache)
+        cache.mkdir(parents=True, exist_ok=True)
+    frames = []
+    for columns, X, y, split in settings:
+        stem = None if cache is None else cache / _file_name(recipe, columns)
         files = {}
         if cache is not None:
             files["cache"] = f"{stem}.csv"
         if cache is not None and with_curves:
             files["curves"] = curves_file(cache, recipe, columns)
-        rows = evaluate(by_shot[n_shot], X, y, split, n_jobs=n_jobs, progress=progress, **files)
+        rows = evaluate(
+            methods_for(split.n_shot, stem),
+            X,
+            y,
+            split,
+            n_jobs=n_jobs,
+            progress=progress,
+            metrics=metrics,
+            **files,
+        )
         for place, (name, value) in enumerate(columns.items()):
             rows.insert(place, name, value)
         frames.append(rows)

@@ -2,7 +2,14 @@
 
 from ._environment import environment
 from ._figures import figures_of
-from ._tables import ResultTable, metric_tables, summary_frame, summary_tables, sweep_tables
+from ._tables import (
+    ResultTable,
+    metric_tables,
+    pile_tables,
+    summary_frame,
+    summary_tables,
+    sweep_tables,
+)
 from ._text import to_html, to_latex, to_markdown, to_rst
 from ._write import to_svg, write_report
 
@@ -11,6 +18,7 @@ __all__ = [
     "environment",
     "figures_of",
     "metric_tables",
+    "pile_tables",
     "summary_frame",
     "summary_tables",
     "sweep_tables",

@@ -29,6 +29,8 @@ class ResultTable(NamedTuple):
         The group of each row; rows of one group are neighbours.
     lower_is_better : bool or list of bool
         Which end of a column is its best: of all columns, or of each.
+    best_by_group : bool
+        Whether each group has a best of its own.
     """
 
     title: str
@@ -38,6 +40,7 @@ class ResultTable(NamedTuple):
     half_width: np.ndarray | None = None
     groups: list | None = None
     lower_is_better: bool | list = False
+    best_by_group: bool = False
 
     def cells(self, plus_minus="±"):
         """Numbers as text.
@@ -54,9 +57,12 @@ class ResultTable(NamedTuple):
         """
         digits = 2 if self.half_width is not None else 3
         shown = np.round(self.mean, digits)
-        with np.errstate(invalid="ignore"):
-            sign = np.where(self.lower_is_better, -1, 1)
-            best = sign * shown == np.fmax.reduce(sign * shown, axis=0)
+        signed = np.where(self.lower_is_better, -1, 1) * shown
+        group = np.array(self.groups if self.best_by_group else [""] * len(self.rows))
+        best = np.zeros(shown.shape, dtype=bool)
+        for name in np.unique(group):
+            of_group = signed[group == name]
+            best[group == name] = of_group == np.fmax.reduce(of_group, axis=0)
         lines = []
         for r in range(len(self.rows)):
             line = []
@@ -184,6 +190,36 @@ def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None
                     sign_of(metric) < 0,
                 )
             )
+    return tables
+
+
+def pile_tables(rows):
+    """A table for each number of shots, with the methods on each pile.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Of `oslo_sklearn.recipes.piles`.
+
+    Returns
+    -------
+    tables : list of ResultTable
+    """
+    tables = []
+    for (shots,), part in _sections(rows, ["shots"]):
+        of_piles = metric_tables(part, by=["pile"])
+        tables.append(
+            ResultTable(
+                _title(["shots"], [shots]),
+                [name for table in of_piles for name in table.rows],
+                of_piles[0].columns,
+                np.concatenate([table.mean for table in of_piles]),
+                np.concatenate([table.half_width for table in of_piles]),
+                [table.title for table in of_piles for _ in table.rows],
+                of_piles[0].lower_is_better,
+                best_by_group=True,
+            )
+        )
     return tables
 
 

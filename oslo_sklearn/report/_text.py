@@ -5,7 +5,13 @@ from __future__ import annotations
 import html
 import re
 
-_TEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "–": "--"}
+_TEX = {
+    **{mark: rf"\{mark}" for mark in "&%_#${}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "\n": " ", "\r": " "},
+}
+# What Markdown would read as markup. Letters, digits and the rest of a usual name stay as they are.
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
 
 def to_markdown(tables):
@@ -22,13 +28,14 @@ def to_markdown(tables):
     parts = []
     for table in tables:
         if table.title:
-            parts += [f"### {table.title}", ""]
+            parts += [f"### {_markdown(table.title)}", ""]
         head = (["family"] if table.groups else []) + ["method"]
-        parts.append(f"| {' | '.join([*head, *table.columns])} |")
+        parts.append(f"| {' | '.join([*head, *map(_markdown, table.columns)])} |")
         parts.append(f"|{':--|' * len(head)}{'--:|' * len(table.columns)}")
         for name, group, cells in _lines(table):
             marked = [f"**{text}**" if is_best else text for text, is_best in cells]
             front = [group or "", name] if table.groups else [name]
+            front = map(_markdown, front)
             parts.append(f"| {' | '.join([*front, *marked])} |")
         parts.append("")
     return "\n".join(parts)
@@ -64,7 +71,7 @@ def to_latex(tables):
     parts = [r"% Needs \usepackage{booktabs}."]
     for table in tables:
         if table.title:
-            parts.append(f"% {table.title}")
+            parts.append(f"% {' '.join(table.title.split())}")
         n_columns = len(table.columns)
         parts += [rf"\begin{{tabular}}{{l{'r' * n_columns}}}", r"\toprule"]
         parts += [_tex_line("Method", map(_tex, table.columns)), r"\midrule"]
@@ -141,8 +148,14 @@ def _lines(table):
         yield str(name), group if group != previous else None, cells
 
 
+def _markdown(text) -> str:
+    # Lines are joined, and < becomes an entity: some renderers pass HTML on, escaped or not.
+    text = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
 def _tex(text) -> str:
-    return re.sub(r"[&%_#$–]", lambda match: _TEX[match[0]], str(text))
+    return "".join(_TEX.get(mark, mark) for mark in str(text))
 
 
 def _tex_line(name, cells) -> str:

@@ -28,6 +28,7 @@ class Adam:
         self._square.mul_(_SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - _SQUARE_DECAY)
         step_size = self.learning_rate / (1 - _DECAY**self._n_steps)
         root = math.sqrt(1 - _SQUARE_DECAY**self._n_steps)
+        step_size = min(step_size, torch.finfo(self.parameter.dtype).max)
         scale = self._square.sqrt().div_(root).add_(_EPS)
         self.parameter.addcdiv_(self._mean, scale, value=-step_size)
 

@@ -80,6 +80,7 @@ class AdaptiveSolution(NamedTuple):
     share: Tensor  # (B,), of outliers in the query
     evenness: Tensor  # (B,), belief in even classes
     objective: Tensor  # (B, T), after each step
+    is_even: Tensor  # (B, H), 1 for the hypotheses of even classes
 
 
 class AdaptiveAnswers(NamedTuple):
@@ -134,6 +135,7 @@ def solve_adaptive(
     )
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)
+    is_even = (fit.balances > 0).to(weights.dtype).expand_as(fit.belief)
     if share is None and n_classes == 1 and not bool((labels < 0).any()):
         # Without known negatives, nothing tells how many rows are of a single class.
         scale = OSLO_MODEL.lambda_xi
@@ -147,8 +149,9 @@ def solve_adaptive(
         oslo.path[:, -1],
         label_trust(entropy),
         held,
-        (fit.belief * (fit.balances > 0)).sum(-1),
+        (fit.belief * is_even).sum(-1),
         (torch.stack(objective, -1) * fit.belief[..., None]).sum(-2),
+        is_even,
     )
 
 

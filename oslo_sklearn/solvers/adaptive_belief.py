@@ -94,8 +94,12 @@ def fringe(q: Tensor, query: Tensor, means: Tensor) -> Tensor:
     means : Tensor of shape (B, K, d)
         Of each class's labelled rows, which have unit norm.
     """
-    counts, squares = q.sum(-1), q.square().sum(-1)
     sums = (q.flatten(1, 2) @ query).unflatten(1, q.shape[1:3])  # (B, K, G, d)
+    return fringe_of_sums(q.sum(-1), q.square().sum(-1), sums, means)
+
+
+def fringe_of_sums(counts: Tensor, squares: Tensor, sums: Tensor, means: Tensor) -> Tensor:
+    """`fringe`, from sums over rows of q and of its square ``(B, K, G)``, and of q times rows."""
     to_labelled = (sums @ means[..., None])[..., 0] / counts.clamp_min(1e-6)
     pairs = (counts.square() - squares).clamp_min(1e-3)
     to_each_other = (sums.square().sum(-1) - squares) / pairs

@@ -58,13 +58,19 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
         nearest = product(parts[1], prototypes.mT).argmax(-1)
         joins = one_hot(nearest, n_classes, support.dtype)
         sums, counts = sums + product(joins.mT, parts[1]), counts + joins.sum(-2)
+    return center_of_cells(sums, counts) * scale[:, 0]
+
+
+def center_of_cells(sums: Tensor, counts: Tensor) -> Tensor:
+    """The centre ``(B, d)`` of classes whose rows have these sums ``(B, K, d)`` and counts."""
+    n_classes = sums.shape[1]
     means = sums / counts[..., None].clamp_min(1)
     center = means.mean(1)
     square = center.square().sum(-1)
     variance = (means - center[:, None]).square().sum((1, 2)) / max(n_classes - 1, 1)
     tiny = torch.finfo(square.dtype).tiny
     kept = (1 - CENTER_SHRINKAGE * variance / (n_classes * square).clamp_min(tiny)).clamp(0, 1)
-    return center * kept[:, None] * scale[:, 0]
+    return center * kept[:, None]
 
 
 def center_rows(x: Tensor, center: Tensor | None) -> tuple[Tensor, Tensor | float]:

@@ -174,6 +174,15 @@ class TiledRows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def some(self, indices: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Tiles of the rows with these ascending indices, and one over their lengths."""
+        if len(indices) == len(self):
+            yield from ((tile, inverse) for _, tile, inverse in self)
+            return
+        for where in indices.split(self.size):
+            tile = self.rows[where]
+            yield (tile if self.center is None else tile - self.center), self.inverse[where]
+
     def __iter__(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         for start in range(0, len(self.rows), self.size):
             where = slice(start, start + self.size)

@@ -28,12 +28,8 @@ class Smoother:
             self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
             return
         moment = sum(part.mT @ part for part in parts)
-        scale = _exact(_scale(moment, n_rows))
-        moment = _exact(moment)
         weighted = sum(_exact(part * w).mT @ _exact(part) for part, w in self._split(omega))
-        eye = torch.eye(n_features, dtype=moment.dtype, device=moment.device)
-        system = ridge * scale * eye + weighted @ moment
-        self._map = torch.linalg.solve(system, moment, left=False).to(omega.dtype)
+        self._map = moment_map(moment, weighted, n_rows, ridge)
 
     def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
         kernel = (gram @ gram).div_(scale)
@@ -66,6 +62,18 @@ class Smoother:
         sizes = [part.shape[-2] for part in self._parts]
         pieces = coefficients.split(sizes, -1)
         return sum(piece @ part for piece, part in zip(pieces, self._parts, strict=True))
+
+
+def moment_map(moment: Tensor, weighted: Tensor, n_rows: int, ridge: float) -> Tensor:
+    """What sums of weighted targets times rows are multiplied by to have V, ``(B, d, d)``.
+
+    ``moment`` is the sum of the rows' squares, ``weighted`` that with the rows' weights.
+    """
+    scale = _exact(_scale(moment, n_rows))
+    exact = _exact(moment)
+    eye = torch.eye(moment.shape[-1], dtype=exact.dtype, device=moment.device)
+    system = ridge * scale * eye + _exact(weighted) @ exact
+    return torch.linalg.solve(system, exact, left=False).to(moment.dtype)
 
 
 def _scale(gram: Tensor, n_rows: int) -> Tensor:

@@ -10,19 +10,7 @@ import torch
 
 from .._files import write_whole
 from .._optional import require
-
-
-def load_plain(path, what: str):
-    """``torch.load`` of plain data and tensors; anything else is refused, not executed."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # broken zips and forbidden pickles raise nearly anything
-        raise ValueError(
-            f"{what}: {os.fspath(path)!r} is damaged, or holds more than tensors and plain values; "
-            f"nothing in it was executed ({type(error).__name__})."
-        ) from error
+from .._tensor_files import load_tensors
 
 
 def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -37,16 +25,9 @@ def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read_arrays(path: str) -> dict[str, torch.Tensor]:
     """Read named tensors; the prefix ``module.`` and a backbone (``encoder.``) are left away."""
-    if _is_safetensors(path):
-        safetensors = require("safetensors.torch", "features")
-        try:
-            params = safetensors.load_file(path)
-        except Exception as error:  # its error class is not exported by all versions
-            raise ValueError(f"head: {path!r} is no safetensors file: {error}.") from error
-    else:
-        params = load_plain(path, "head")
-        if isinstance(params, dict) and "params" in params:
-            params = params["params"]
+    params = load_tensors(path, "head")
+    if isinstance(params, dict) and "params" in params and not _is_safetensors(path):
+        params = params["params"]
     if not isinstance(params, dict) or not params:
         raise ValueError(f"head: {path!r} must hold a dict of tensors under the key 'params'.")
     arrays = {}

@@ -182,7 +182,8 @@ def _load(path: str, kind: str, size: int, mtime_ns: int) -> Head:
 def _freeze(array) -> np.ndarray:
     if isinstance(array, torch.Tensor):
         array = array.detach().cpu()
-        array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+        # NumPy lacks bfloat16 and smaller types.
+        array = (array if array.dtype == torch.float64 else array.float()).numpy()
     array = np.asarray(array)
     wide = array.dtype == np.float64
     array = np.array(array, dtype=np.float64 if wide else np.float32, order="C")

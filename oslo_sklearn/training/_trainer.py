@@ -15,8 +15,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .._files import write_whole
+from .._tensor_files import load_tensors
 from ._episodes import EpisodePool, Episodes, seed_of
-from ._files import load_plain
 
 STEPS_PER_CHECK = 25
 _N_CHECK_BATCHES = 8  # of episodes, the same at each check
@@ -182,7 +182,7 @@ def stored_seed(path) -> int | None:
 
 
 def _read(path) -> dict:
-    content = load_plain(path, "checkpoint_path")
+    content = load_tensors(path, "checkpoint_path")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is no checkpoint of fit_base.")
     return content

@@ -14,7 +14,7 @@ COLUMNS = (
 )
 # A spreadsheet takes a cell that begins so for a formula. Further apostrophes are counted in, so
 # that `plain_cell` finds exactly what `safe_cell` was given.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_FORMULA = re.compile(r"'*[ \t\r\n]*[=+\-@]|'*[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 

@@ -172,6 +172,22 @@ def test_without_matplotlib_the_report_has_no_figures(features, tmp_path, monkey
     assert "data:image" not in (tmp_path / "ablation.html").read_text()
 
 
+def test_piles(features, tmp_path, capsys):
+    out = tmp_path / "report"
+    with pytest.warns(UserWarning, match="Skipped"):
+        assert run("piles", features / "toy.npz", "--tasks", 2, "--shots", 5, "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "| 18 18 0 0 0 + 1 | SimpleShot |" in printed
+    rows = pd.read_csv(out / "piles_rows.csv")
+    assert rows.groupby(["pile", "method"]).size().tolist() == [2] * 44
+    summary = pd.read_csv(out / "piles.csv")
+    assert {"pile", "method", "metric", "mean"} <= set(summary)
+    # Each pile has a best method of its own.
+    for line in ("15x5 + 2", "28 5 3 2 0 + 8"):
+        lines = printed.split(f"| {line} |")[1].splitlines()[:4]
+        assert sum(text.count("**") for text in lines) >= 8
+
+
 def test_labelling(features, tmp_path):
     words = ["--labels", 0, 3, "--shots", 1, "--tasks", 4, "--out", tmp_path]
     assert run("labelling", features / "toy.npz", *words) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -36,6 +37,40 @@ def test_unreadable_images_are_listed_and_left_out(images, capsys):
     assert count == "1 unreadable:"
     assert "red1.png: not an image" in last
     assert run_triage("labelled", "inbox", *TINY, "--on-error", "raise") == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and devices")
+def test_pipes_and_devices_are_listed_and_not_read(images, capsys):
+    os.mkfifo(images / "inbox" / "pipe.png")
+    (images / "inbox" / "zero.png").symlink_to("/dev/zero")
+    (images / "inbox" / "gone.png").symlink_to(images / "nowhere.png")
+    assert run_triage("labelled", "inbox", *TINY, "--no-cache") == 0
+    assert len(read()) == 12
+    errors = capsys.readouterr().err
+    assert "3 unreadable:" in errors
+    assert "pipe.png: not a regular file" in errors
+    assert "zero.png: not a regular file" in errors
+    assert "gone.png: the file does not exist" in errors
+
+
+def test_names_that_are_no_text_or_control_the_terminal(images, capsys):
+    try:
+        os.rename(b"inbox/red0.png", b"inbox/red\xff\x1b[31m.png")
+    except OSError:
+        pytest.skip("this file system has names of text only")
+    os.rename(b"labelled/red", b"labelled/re\xff\x1b[31md")
+    (images / "inbox" / "bad\x1b[2J.png").write_bytes(b"no image")
+    for out in ("rows.csv", "page"):
+        assert run_triage("labelled", "inbox", *TINY, "--no-cache", "--out", out) == 0
+        printed = "".join(capsys.readouterr())
+        assert "\x1b" not in printed
+        assert r"bad\x1b[2J.png" in printed
+        printed.encode()  # as a terminal would
+    assert b"red\xff\x1b[31m.png" in (images / "rows.csv").read_bytes()
+    assert main(["extract", "labelled", "--out", "labelled.npz", *TINY, "--no-cache"]) == 0
+    assert "\x1b" not in "".join(capsys.readouterr())
+    assert run_triage("bad\x1b[2J", "inbox", *TINY) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_another_threshold_computes_no_feature_again(images, monkeypatch):
@@ -90,6 +125,11 @@ def test_method_and_threshold(features, task):
     expected = knn.transduce(task.query_X)
     assert 0 < expected.is_outlier.sum() < len(task.query_X)
     assert sum(row["is_outlier"] == "True" for row in read()) == expected.is_outlier.sum()
+
+
+@pytest.mark.parametrize("spelling", ["adaptiveoslo", "knndetector", "kNN", "K-NN", "bd-cspn"])
+def test_methods_have_any_spelling_that_the_benchmark_takes(features, spelling):
+    assert run_triage("labelled.npz", "pile.npz", "--method", spelling) == 0
 
 
 def test_seeded_methods_decide_the_same_twice(features):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 
 import numpy as np
 import pytest
 from helpers import make_task
 from sklearn.base import clone
 from sklearn.ensemble import IsolationForest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity, LocalOutlierFactor
@@ -143,3 +145,27 @@ class TestPyodIsOptional:
         monkeypatch.setitem(sys.modules, "pyod", None)
         task = make_task()
         clone(estimator).fit(task.support_X, task.support_y, task.query_X)
+
+
+def test_one_class_svm_ends():
+    task = make_task(n_shot=4, n_features=16)
+    method = OCSVMDetector(kernel="poly", coef0=-1e6)
+    start = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="terminated early"):
+        method.fit(task.support_X, task.support_y, task.query_X)
+    assert time.perf_counter() - start < 20
+    assert np.isfinite(method.outlierness_).all()
+
+
+def test_one_class_svm_leaves_the_global_stream_alone(task):
+    before = np.random.get_state()[1:3]  # noqa: NPY002
+    OCSVMDetector().fit(task.support_X, task.support_y, task.query_X)
+    after = np.random.get_state()[1:3]  # noqa: NPY002
+    np.testing.assert_array_equal(before[0], after[0])
+    assert before[1] == after[1]
+
+
+def test_two_bins_are_refused_by_name(task):
+    with pytest.raises(ValueError, match=r"'n_bins' parameter of HBOSDetector .*\[3, inf\)"):
+        HBOSDetector(n_bins=2).fit(task.support_X, task.support_y)
+    HBOSDetector(n_bins=3).fit(task.support_X, task.support_y, task.query_X)

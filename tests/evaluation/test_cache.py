@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot
-from oslo_sklearn.evaluation import _solve, evaluate
+from oslo_sklearn.evaluation import _cache, _evaluate, _solve, evaluate
 from oslo_sklearn.evaluation._fingerprint import digest
 
 COLUMNS = ["method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds"]
@@ -178,6 +179,119 @@ def test_unusable_caches_are_refused(pool, split, tmp_path):
         evaluate(OSLO(), *pool, split, cache=damaged)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.csv", "buy milk"),
+        ("notes.csv", "a,b\n1,2\nthe last line has no end"),
+        ("notes.csv", "\xff\xfe\n"),
+        ("results.parquet.part", "buy milk"),
+        ("results.parquet", "PAR1 buy milk"),
+    ],
+)
+def test_a_foreign_file_is_left_as_it_was(pool, split, name, text, tmp_path):
+    path = tmp_path / name
+    path.write_text(text, encoding="latin1")
+    cache = tmp_path / name.removesuffix(".part")
+    with pytest.raises(ValueError, match="was not written by evaluate"):
+        evaluate(OSLO(), *pool, split, progress=False, cache=cache)
+    assert path.read_text(encoding="latin1") == text
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_two_writers_keep_each_others_rows(pool, split, suffix, tmp_path, monkeypatch):
+    """One run begins and ends while another is at work."""
+    path = tmp_path / f"results{suffix}"
+    solve_all = _evaluate.solve_all
+
+    def interrupted(*args, **kwargs):
+        monkeypatch.setattr(_evaluate, "solve_all", solve_all)
+        evaluate({"inner": OSLO(max_iter=1)}, *pool, split, progress=False, cache=path)
+        yield from solve_all(*args, **kwargs)
+
+    monkeypatch.setattr(_evaluate, "solve_all", interrupted)
+    evaluate({"outer": OSLO()}, *pool, split, progress=False, cache=path)
+    assert read(path)["method"].value_counts().to_dict() == {"outer": 10, "inner": 10}
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_writers_at_the_same_time_keep_apart(suffix, tmp_path):
+    path = tmp_path / f"results{suffix}"
+
+    def write(method):
+        configuration = _cache.Configuration("x", "y", ["t"] * 30, {method: "m"})
+        store = _cache.RowCache(path, ("a",), configuration)
+        for task in range(30):
+            store.add(method, [task], [(task / 7,)])
+            if task % 10 == 9:
+                store.finish([method])
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(write, "abcd"))
+    assert read(path)["method"].value_counts().to_dict() == dict.fromkeys("abcd", 30)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_flipped_bit_is_noticed(pool, split, tmp_path):
+    path = tmp_path / "results.csv"
+    evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    whole = path.read_bytes()
+    second_line = whole.index(b"\n") + 1
+    for at in range(second_line, whole.index(b"\n", second_line), 3):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged|another configuration"):
+            evaluate(OSLO(), *pool, split, progress=False, cache=path)
+        assert path.read_bytes() == damaged
+
+
+def test_a_changed_number_in_parquet_is_noticed(pool, split, tmp_path):
+    path = tmp_path / "results.parquet"
+    evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    frame = pd.read_parquet(path)
+    frame.loc[3, "auroc"] += 1e-9
+    frame.to_parquet(path, index=False)
+    with pytest.raises(ValueError, match="damaged"):
+        evaluate(OSLO(), *pool, split, progress=False, cache=path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_truncated_parquet_file_is_named(pool, split, share, tmp_path):
+    path = tmp_path / "results.parquet"
+    evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"results\.parquet.*no whole parquet"):
+        evaluate(OSLO(), *pool, split, progress=False, cache=path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_of_another_version_are_refused(pool, split, suffix, tmp_path, monkeypatch):
+    path = tmp_path / f"results{suffix}"
+    evaluate(OSLO(), *pool, split, progress=False, cache=path)
+    monkeypatch.setattr(_cache, "__version__", "99.0")
+    with pytest.raises(ValueError, match=r"another configuration: the version.*now 99\.0"):
+        evaluate(OSLO(), *pool, split, progress=False, cache=path)
+
+
+def test_a_full_disk_leaves_whole_lines(pool, split, expected, tmp_path):
+    resource = pytest.importorskip("resource", reason="limits the size of files")
+    path = tmp_path / "results.csv"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"No space left|too large"):
+            evaluate(methods(), *pool, split, progress=False, cache=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes().count(b"\n") == 1
+    assert path.read_bytes().endswith(b"\n")
+    assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
+
+
 def test_digest():
     a = np.arange(6.0)
     assert digest(a) == digest(a.copy()) == digest(torch.from_numpy(a))
@@ -202,7 +316,7 @@ KILLED = """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
     from oslo_sklearn import OSLO, FewShotOpenSetSplit
-    from oslo_sklearn.evaluation import _solve, evaluate
+    from oslo_sklearn.evaluation import _cache, _evaluate, _solve, evaluate
 
     torch.set_num_threads(1)
     _solve._MOST_GATHERED, _solve._MOST_BY_INDEX, _solve._BLOCK_SECONDS = 5, 5, 0.002

@@ -183,7 +183,7 @@ def test_first_step_of_an_open_set_pipeline(paths):
         ({"num_workers": -1}, InvalidParameterError, "num_workers"),
         ({"on_error": "ignore"}, InvalidParameterError, "on_error"),
         ({"weights": 3}, InvalidParameterError, "weights"),
-        ({"model_name": torch.nn.Identity()}, InvalidParameterError, "model_name"),
+        ({"model_name": 3}, InvalidParameterError, "model_name"),
         ({"device": "gpu"}, ValueError, "device='gpu' is not available"),
     ],
 )

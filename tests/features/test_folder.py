@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from oslo_sklearn.features import load_image_folder
+from oslo_sklearn.features._folder import find_images
 
 
 def touch(folder, *names):
@@ -40,6 +41,19 @@ def test_linked_class_folder_is_followed(tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a").symlink_to(tmp_path / "elsewhere")
     assert load_image_folder(tmp_path / "set")[1].tolist() == ["a"]
+
+
+def test_a_loop_of_links_ends(tmp_path):
+    touch(tmp_path, "a/1.jpg", "a/deep/2.jpg", "b/3.jpg")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = ["a/1.jpg", "a/deep/2.jpg", "b/3.jpg"]
+    assert relative(find_images(tmp_path), tmp_path) == found
+    with pytest.warns(UserWarning, match="without an image: loop$"):
+        paths, labels = load_image_folder(tmp_path)
+    assert relative(paths, tmp_path) == found
+    assert labels.tolist() == ["a", "a", "b"]
 
 
 def test_empty_class_is_warned_about(tmp_path):

@@ -225,3 +225,18 @@ def test_missing_timm_names_the_extra(tmp_path):
         "except ImportError as error: print(error)"
     )
     assert "pip install oslo_sklearn[features]" in processes.run(code, output=tmp_path / "out")
+
+
+def test_weights_by_path_are_read_by_our_own_loader(tmp_path, monkeypatch):
+    """Whatever timm's defaults are, nothing in the file is executed."""
+    model = timm.create_model(TINY, num_classes=0)
+    state = {f"module.{name}": value for name, value in model.state_dict().items()}
+    path = tmp_path / "weights.pth"
+    torch.save({"epoch": 3, "state_dict": state}, path)
+    monkeypatch.setattr("timm.models.load_state_dict", None)
+    loaded = build(TINY, str(path))
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value)
+    torch.save([1, 2], path)
+    with pytest.raises(ValueError, match=r"weights\.pth' is no state dict: it holds list"):
+        build(TINY, str(path))

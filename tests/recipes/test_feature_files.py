@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from oslo_sklearn import _feature_files
 from oslo_sklearn.recipes import load_features, save_features
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -110,3 +111,91 @@ def test_bad_files(tmp_path):
         load_features(tmp_path / "none.npz")
     with pytest.raises(ValueError, match=r"\.npz or \.safetensors"):
         save_features(tmp_path / "f.csv", X, Y)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["[", "[" * 100_000, "{}", "3", "null", '["a", 1]', "[[]]", "[null]", '["a"]', "[NaN]"],
+)
+@pytest.mark.parametrize("key", ["classes", "splits"])
+def test_crafted_metadata_is_refused(listed, key, tmp_path):
+    path = tmp_path / "crafted.safetensors"
+    field = {"classes": "y", "splits": "split"}[key]
+    tensors = {"X": torch.ones(3, 2), "y": torch.arange(3), field: torch.arange(3)}
+    save_file(tensors, path, metadata={key: listed})
+    with pytest.raises(ValueError, match=r"crafted\.safetensors"):
+        load_features(path)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (torch.tensor([0.0, torch.nan]), "y must be text or finite"),
+        (torch.tensor([1j, 2j]), "y must be text or finite"),
+        (torch.zeros(2, 2), "y must be of shape"),
+        (torch.tensor(3), "y must be of shape"),
+    ],
+)
+def test_labels_that_are_none(y, message, tmp_path):
+    save_file({"X": torch.ones(2, 2), "y": y}, tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match=rf"a\.safetensors: {message}"):
+        load_features(tmp_path / "a.safetensors")
+
+
+def test_small_integers_stay_integers(tmp_path):
+    y = torch.tensor([300, -2], dtype=torch.int16)
+    save_file({"X": torch.ones(2, 2).to(torch.float8_e5m2), "y": y}, tmp_path / "a.safetensors")
+    found = load_features(tmp_path / "a.safetensors")
+    assert found.y.dtype == np.int16
+    assert found.y.tolist() == [300, -2]
+    assert found.X.dtype == np.float32
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_damage_anywhere_is_a_value_error(suffix, tmp_path):
+    path = tmp_path / f"birds{suffix}"
+    save_features(path, X, Y, SPLIT)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for at in rng.integers(len(whole), size=3):
+            damaged[at] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(len(whole)) if rng.random() < 0.3 else None])
+        assert "birds" in message_of(load_features, path)
+
+
+def message_of(function, path) -> str:
+    """The message of a ValueError; the path where there is none: some damage looks like data."""
+    try:
+        function(path)
+    except ValueError as error:
+        return str(error)
+    return str(path)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(_feature_files, "_MOST_UNASKED", 2**20)
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, X=np.zeros((2**10, 2**9)), y=np.zeros(2**10, int))
+    with pytest.raises(ValueError, match=r"bomb\.npz cannot be read.*X\.npy takes 0\.0 GB"):
+        load_features(path)
+    np.savez(path, X=np.zeros((2**10, 2**9)), y=np.zeros(2**10, int))
+    assert load_features(path).X.shape == (2**10, 2**9)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_full_disk_leaves_the_file_as_it_was(suffix, tmp_path):
+    resource = pytest.importorskip("resource", reason="limits the size of files")
+    path = tmp_path / f"birds{suffix}"
+    save_features(path, X, Y)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            save_features(path, X, Y, SPLIT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -159,3 +161,22 @@ def test_without_the_baseline_there_is_no_radar():
     assert figures_of("table", rows) == {}
     assert figures_of("table", make_rows(methods=["k-NN"])) == {}
     assert best_of_families(rows) == ["OSLO", "SimpleShot"]
+
+
+def test_names_are_no_markup():
+    name = r"a\b{c}~^_&%#$<script>|*x*`y`[z](u)" + "\n| injected |"
+    table = report.ResultTable(name, [name], [name], np.array([[1.0]]), groups=[name])
+    latex = report.to_latex([table])
+    escaped = (
+        r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\_\&\%\#\$"
+        r"\textless{}script\textgreater{}"
+    )
+    assert latex.count(escaped) == 3  # the title is a comment
+    assert [line for line in latex.splitlines() if "injected" in line and line[0] == "|"] == []
+    markdown = report.to_markdown([table])
+    lines = markdown.splitlines()
+    assert "<script" not in markdown
+    assert len(re.split(r"(?<!\\)\|", lines[4])) == 2 + 3  # group, name and number
+    assert r"\*x\*\`y\`\[z\](u) \| injected \|" in lines[0]
+    assert "<script" not in report.to_html([table])
+    assert lines[0].startswith("### a")

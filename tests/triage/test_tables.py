@@ -19,7 +19,7 @@ from oslo_sklearn.triage.tables import (
     safe_cell,
 )
 
-STARTS = tuple("=+-@\t\r")
+STARTS = (*"=+-@\t\r\n", " =", " \t@")
 
 
 @given(st.text())

@@ -4,7 +4,7 @@ window.Triage = {};
 
 (function (T) {
   const UNKNOWN = -1;
-  const FORMULA = /^'*[=+\-@\t\r]/;
+  const FORMULA = /^'*(?:[ \t\r\n]*[=+\-@]|[\t\r\n])/;
   const NUMBER = /^[+-]?\d+(\.\d+)?$/;
 
   // A logistic curve around the threshold tells how sure a decision is.

@@ -1,0 +1,32 @@
+"""Files of tensors by others: read without executing anything in them."""
+
+from __future__ import annotations
+
+import os
+
+from ._optional import require
+
+
+def load_tensors(path, what: str):
+    """What a ``.safetensors`` file, or else a file of ``torch.save``, holds.
+
+    Only tensors and plain values: anything else is refused, not executed. Errors name `what`.
+    """
+    import torch
+
+    path = os.fspath(path)
+    if path.endswith(".safetensors"):
+        safetensors = require("safetensors.torch", "features")
+        try:
+            return safetensors.load_file(path)
+        except Exception as error:  # its error class is not exported by all versions
+            raise ValueError(f"{what}: {path!r} is no safetensors file: {error}.") from error
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # broken zips and forbidden pickles raise nearly anything
+        raise ValueError(
+            f"{what}: {path!r} is damaged, or holds more than tensors and plain values; "
+            f"nothing in it was executed ({type(error).__name__})."
+        ) from error

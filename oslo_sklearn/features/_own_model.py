@@ -1,0 +1,105 @@
+"""A model that the user brings: a torch module, or a function from images to rows."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+
+from oslo_sklearn._files import content_digest
+from oslo_sklearn._optional import require
+from oslo_sklearn.features._backbone import DECODING_VERSION, to_pixels
+
+_BLANK = np.full((224, 224, 3), 127, dtype=np.uint8)
+
+
+class _OwnModel:
+    """What `Backbone` is for a model of timm: preprocessing, identity in the cache, features."""
+
+    data_config: dict = {}
+
+    def __init__(self, model, cache_name):
+        self.model = model
+        self.cache_name = cache_name
+
+    @cached_property
+    def fingerprint(self):
+        """Hash of the name that the user gave: the model itself cannot be told from another."""
+        parts = {
+            "name": self.cache_name,
+            "preprocessing": self.data_config,
+            "decoding": DECODING_VERSION,
+        }
+        return content_digest(json.dumps(parts, sort_keys=True), size=64)
+
+    @property
+    def n_features(self):
+        """Width of the features, tried on a grey image."""
+        blank = require("PIL.Image", "features").fromarray(_BLANK)
+        return self.features([self.to_pixels()(blank)]).shape[1]
+
+
+class FunctionBackbone(_OwnModel):
+    """A function from a list of PIL images to rows."""
+
+    def to_pixels(self):
+        """A picklable function from an RGB image to its pixels, as they are."""
+        return np.asarray
+
+    def features(self, pixels):
+        """Rows of images, which may differ in size."""
+        from_array = require("PIL.Image", "features").fromarray
+        return _check_rows(self.model([from_array(one) for one in pixels]), len(pixels))
+
+
+class ModuleBackbone(_OwnModel):
+    """A torch module, run where its parameters are, in evaluation mode."""
+
+    @cached_property
+    def data_config(self):
+        """The module's own preprocessing if it is one of timm's, else timm's default one."""
+        resolve = require("timm.data", "features").resolve_data_config
+        own = getattr(self.model, "pretrained_cfg", None)
+        return resolve(args={}, pretrained_cfg=own or {"input_size": (3, 224, 224)})
+
+    def to_pixels(self):
+        """A picklable function from an RGB image to the model's uint8 input."""
+        return partial(to_pixels, config=tuple(sorted(self.data_config.items())))
+
+    def features(self, pixels):
+        """Rows of a batch of uint8 images of one size."""
+        tensors = [*self.model.parameters(), *self.model.buffers(), torch.empty(0)]
+        mean, std = (
+            torch.tensor(self.data_config[name], device=tensors[0].device).view(1, -1, 1, 1)
+            for name in ("mean", "std")
+        )
+        batch = torch.from_numpy(np.stack(pixels)).to(tensors[0].device).permute(0, 3, 1, 2)
+        batch = batch.float().div_(255).sub_(mean).div_(std)
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode():
+                rows = self._forward(batch)
+        finally:
+            self.model.train(was_training)
+        return _check_rows(rows, len(pixels))
+
+    def _forward(self, batch):
+        if hasattr(self.model, "forward_head") and hasattr(self.model, "forward_features"):
+            # A model of timm: as for names, the features before its classifier.
+            return self.model.forward_head(self.model.forward_features(batch), pre_logits=True)
+        return self.model(batch)
+
+
+def _check_rows(rows, n_images):
+    if isinstance(rows, torch.Tensor):
+        rows = rows.detach().float().cpu()
+    rows = np.asarray(rows, dtype=np.float32)
+    if rows.ndim != 2 or len(rows) != n_images:
+        raise ValueError(
+            f"model_name must return one row per image, an array of shape ({n_images}, "
+            f"n_features); got shape {rows.shape}."
+        )
+    return rows

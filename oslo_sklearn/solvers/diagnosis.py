@@ -1,0 +1,98 @@
+"""What looks wrong with a task: a narrow query, columns that were not scaled."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .geometry import class_means, product, unit_rows
+
+# Effective share of classes below which a query is narrow. It is lower with few labelled rows,
+# whose prototypes share out even queries unevenly.
+NARROW = 0.76
+NARROW_NOISE = 0.17  # subtracted, divided by the number of labelled rows a class
+BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which nothing is said
+MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
+FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
+NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
+_TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
+
+
+class Columns(NamedTuple):
+    """The largest columns of a task, and the share of its variance that they hold."""
+
+    n_largest: int
+    n_columns: int
+    share: float
+
+    @property
+    def are_unscaled(self) -> bool:
+        """Whether the other columns hardly count."""
+        return self.n_columns > 2 and self.share > NEARLY_ALL
+
+
+def some_rows(query: Tensor) -> Tensor:
+    """Rows ``(n, d)``, at most `MOST_ROWS` of them, spread over the query."""
+    return query[:: -(-len(query) // MOST_ROWS)] if len(query) else query
+
+
+def size_ratio(support: Tensor, query: Tensor) -> float:
+    """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
+    of_support, of_query = (
+        float(torch.linalg.vector_norm(rows, dim=1).median())
+        for rows in (support, some_rows(query))
+    )
+    return of_query / of_support if of_support > 0 and of_query > 0 else 1.0
+
+
+def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
+    """Whether most classes get next to no rows of the query.
+
+    Rows join the nearest prototype; nothing is centred, since the mean of a narrow query is what
+    misleads. Outliers join any class, so that only the half of the rows that are closest to a
+    prototype are counted. The effective number of classes is the exponential of the counts'
+    entropy, corrected for the number of rows (Miller and Madow). A few rows prove nothing: equal
+    shares must be unlikely, too.
+
+    Parameters
+    ----------
+    support, query : Tensor of shape (s, d) and (n, d)
+    labels : Tensor of shape (s,)
+        Class indices; -1 for a row of no class.
+    n_classes : int
+    """
+    if n_classes == 1:
+        return False
+    rows = unit_rows(some_rows(query))
+    prototypes = unit_rows(class_means(unit_rows(support)[None], labels[None], n_classes))
+    cosines = product(rows[None], prototypes.mT)[0]
+    best = cosines.amax(-1, keepdim=True)
+    joins = (cosines >= best - _TIE).double()
+    joins /= joins.sum(-1, keepdim=True)
+    counts = joins[best[:, 0] >= best.median()].sum(0)
+    n_rows = float(counts.sum())
+    shares = counts[counts > 0] / n_rows
+    entropy = float(-(shares * shares.log()).sum())
+    # Twice the log likelihood ratio against equal shares: chi-square if they are.
+    ratio = torch.tensor(n_rows * (math.log(n_classes) - entropy)).clamp_min(0)
+    p_value = torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)
+    effective = math.exp(entropy + (len(shares) - 1) / (2 * n_rows)) / n_classes
+    n_shots = max(float((labels >= 0).sum()) / n_classes, 1.0)
+    return effective < NARROW - NARROW_NOISE / n_shots and float(p_value) < BY_CHANCE
+
+
+def largest_columns(support: Tensor, query: Tensor) -> Columns:
+    """The columns of largest variance in support and query ``(s, d)`` and ``(n, d)``."""
+    rows = torch.cat([support, some_rows(query)]).double()
+    largest = rows.abs().amax()
+    if largest > 0:
+        rows = rows / largest  # so that no square overflows
+    variances = rows.var(0, correction=0)
+    n_columns = len(variances)
+    n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
+    total = float(variances.sum())
+    held = float(variances.topk(n_largest).values.sum())
+    return Columns(n_largest, n_columns, held / total if total > 0 else 0.0)

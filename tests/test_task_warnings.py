@@ -1,0 +1,160 @@
+"""Warnings about a task: a narrow query, unscaled columns, a mix that cannot be told."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.preprocessing import StandardScaler
+
+from oslo_sklearn import OSLO, AdaptiveOSLO, SimpleShot, adaptive, evaluate
+from oslo_sklearn.exceptions import TaskWarning
+from oslo_sklearn.recipes._piles import PILES, PileSplit
+
+BALANCED = [pile for pile in PILES if pile.name in ("15x5 + 15", "15x5 + 2", "15x5 + 0")]
+NARROW = [pile for pile in PILES if pile.known[-1] == 0 and sum(pile.known)]
+
+
+def make_features(n_classes=15, n_rows=36, n_features=48, seed=0):
+    """Classes around a common mean, as features of a network are."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), n_rows)
+    means = 3 + 2 * rng.normal(size=(n_classes, n_features))
+    return (means[y] + rng.normal(size=(len(y), n_features))).astype(np.float32), y
+
+
+def task_of(pile, X, y, n_shot=5, seed=0):
+    support, query = next(PileSplit(pile, n_shot, 1, seed).split(X, y))
+    return X[support], y[support], X[query]
+
+
+def messages(estimator, *task):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(*task)
+    assert all(issubclass(one.category, TaskWarning) for one in caught)
+    assert all(one.filename == __file__ for one in caught)  # at the line of the user's call
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("pile", NARROW, ids=lambda pile: pile.name)
+def test_a_narrow_query_warns(pile):
+    X, y = make_features()
+    (message,) = messages(OSLO(), *task_of(pile, X, y))
+    assert f"Most of the {len(pile.known)} classes" in message
+    assert "use AdaptiveOSLO()" in message
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("pile", BALANCED, ids=lambda pile: pile.name)
+def test_a_balanced_query_does_not(pile, n_shot):
+    X, y = make_features()
+    for seed in range(5):
+        assert not messages(OSLO(), *task_of(pile, X, y, n_shot, seed))
+
+
+def test_a_handful_of_rows_proves_nothing():
+    X, y = make_features()
+    support, labels, query = task_of(NARROW[0], X, y)
+    assert not messages(OSLO(), support, labels, query[:5])
+    assert not messages(OSLO(), support, labels, query[:1])
+    assert messages(OSLO(), support, labels, query[:20])
+
+
+def test_the_warning_is_about_the_centre_of_the_query():
+    X, y = make_features()
+    task = task_of(NARROW[0], X, y)
+    assert not messages(OSLO(center=X.mean(axis=0)), *task)
+    assert not messages(OSLO(center=None), *task)
+    assert not messages(SimpleShot(), *task)
+    assert not messages(AdaptiveOSLO(), *task)
+    oslo = OSLO().fit(*task[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oslo.transduce(task[2])
+
+
+def test_evaluate_is_silent():
+    X, y = make_features()
+    for unscaled in (False, True):
+        rows = X * np.where(np.arange(X.shape[1]) == 0, 1e4, 1) if unscaled else X
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TaskWarning)
+            evaluate(
+                {"OSLO": OSLO(), "AdaptiveOSLO": AdaptiveOSLO()},
+                rows,
+                y,
+                PileSplit(NARROW[0], 5, 2),
+                progress=False,
+            )
+
+
+@pytest.mark.parametrize("method", [OSLO, AdaptiveOSLO])
+@pytest.mark.parametrize(("load", "text"), [(load_wine, "2 of the 13"), (load_breast_cancer, "30")])
+def test_unscaled_columns_warn(method, load, text):
+    X, y = load(return_X_y=True)
+    support = np.concatenate([np.flatnonzero(y == k)[:5] for k in np.unique(y)])
+    query = np.setdiff1d(np.arange(len(X)), support)
+    (message,) = [m for m in messages(method(), *split_of(X, y, support, query)) if "hold" in m]
+    assert text in message
+    assert "StandardScaler" in message
+    scaled = StandardScaler().fit_transform(X)
+    assert not any("hold" in m for m in messages(method(), *split_of(scaled, y, support, query)))
+
+
+def split_of(X, y, support, query):
+    return X[support], y[support], X[query]
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+def test_columns_of_one_kind_do_not_warn(scale):
+    X, y = load_digits(return_X_y=True)
+    support, query = np.arange(10), np.arange(10, 200)
+    task = scale * X[support], y[support], scale * X[query]
+    for method in (OSLO, AdaptiveOSLO):
+        assert not messages(method(), *task)
+    assert not messages(OSLO(), np.ones((2, 4)), [0, 1], np.ones((5, 4)))
+    assert not messages(OSLO(), np.array([[1.0, 900.0], [2.0, -900.0]]), [0, 1], 900 * np.eye(2))
+
+
+def test_an_open_mix_warns_where_answers_depend_on_it(monkeypatch):
+    X, y = make_features()
+    task = task_of(NARROW[0], X, y)
+    assert not messages(AdaptiveOSLO(), *task)
+    monkeypatch.setattr(adaptive, "_UNSURE", (-1.0, 2.0))
+    monkeypatch.setattr(adaptive, "_DIFFERING", -1.0)
+    (message,) = messages(AdaptiveOSLO(), *task)
+    assert 'class_share="balanced"' in message
+    monkeypatch.setattr(adaptive, "_DIFFERING", 1.0)
+    assert not messages(AdaptiveOSLO(), *task)
+
+
+def test_answers_that_depend_on_the_mix_are_counted():
+    X, y = make_features()
+    support, labels, query = task_of(NARROW[0], X, y)
+    fitted = AdaptiveOSLO().fit(support, labels, query)
+    rows = fitted._state["is_even"]
+    assert set(np.unique(rows)) <= {0, 1}
+    fitted._state["belief"] = np.full(len(rows), 1 / len(rows), dtype=np.float32)
+    fitted._state["is_even"] = np.eye(len(rows), dtype=np.float32)[0]
+    found = fitted._share_that_depends_on_mix(torch.from_numpy(query))
+    answers = []
+    for chosen in (np.eye(len(rows))[0], 1 - np.eye(len(rows))[0]):
+        fitted._state["belief"] = (chosen / chosen.sum()).astype(np.float32)
+        answer = fitted.transduce(query)
+        answers.append(np.where(answer.outlierness > 0, -1, answer.labels))
+    assert found == pytest.approx((answers[0] != answers[1]).mean())
+
+
+def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was():
+    X, y = make_features()
+    fitted = OSLO().fit(*task_of(BALANCED[0], X, y))
+    before = dict(vars(fitted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TaskWarning):
+            fitted.fit(*task_of(NARROW[0], X, y))
+    assert vars(fitted) == before
