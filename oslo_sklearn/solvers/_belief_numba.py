@@ -28,7 +28,7 @@ def _relative_entropy(q, means):
 
 @_compiled
 def _storey_share(cosines, levels, n_rounds, first_guess):
-    """As `adaptive.storey_share`, of cosines (K, n)."""
+    """As `adaptive_belief.storey_share`, of cosines (K, n)."""
     n_classes, n = cosines.shape
     if n_classes == 1:
         return 0.0

@@ -67,7 +67,7 @@ def belief(
     entropy, fringe : Tensor of shape (B, G)
     floor : Tensor of shape (B,)
         The share of outliers that the cosines ask for.
-    shares, is_uneven : Tensor of shape (G,)
+    shares, is_uneven : Tensor of shape (1, G)
         What the hypotheses assume.
     """
     full, none = COUNTED

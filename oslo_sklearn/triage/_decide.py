@@ -90,12 +90,13 @@ def decide(
         p_values=p_values,
         groups=groups,
         suggested=suggested,
-        rule=_rule(answer, alpha, control, notes, estimator),
+        rule=_rule(answer, alpha, control, notes, found.estimator_),
     )
 
 
 def _rule(answer, alpha, control, notes, estimator) -> Rule:
-    threshold = _between(answer.outlierness, answer.is_outlier)
+    own_threshold = estimator.threshold_ if alpha is None else None
+    threshold = _between(answer.outlierness, answer.is_outlier, own_threshold)
     if alpha is None:
         own = isinstance(estimator.threshold, str) and estimator.contamination is None
         chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
@@ -113,16 +114,22 @@ def _rule(answer, alpha, control, notes, estimator) -> Rule:
     )
 
 
-def _between(scores: np.ndarray, is_outlier: np.ndarray) -> float:
-    """A threshold midway between the known and the unknown, which rounding cannot cross."""
+def _between(scores: np.ndarray, is_outlier: np.ndarray, own: float | None) -> float:
+    """A threshold between the known and the unknown, which rounding cannot cross.
+
+    The method's own where it is such a one, else midway.
+    """
     scores = np.asarray(scores, dtype=np.float64)
     known, unknown = scores[~is_outlier], scores[is_outlier]
     spread = float(np.ptp(scores)) or 1.0
     low = known.max() if len(known) else unknown.min() - spread / 50
     high = unknown.min() if len(unknown) else known.max() + spread / 50
+    low_enough, high_enough = low + 1e-5 * abs(low), high - 1e-5 * abs(high)
+    if own is not None and low_enough < own < high_enough:
+        return float(own)
     middle = float(low / 2 + high / 2)
     # As few digits as tell the two apart: scores are written with six.
     for digits in range(12):
-        if low + 1e-5 * abs(low) < round(middle, digits) < high - 1e-5 * abs(high):
+        if low_enough < round(middle, digits) < high_enough:
             return round(middle, digits) + 0.0  # no minus zero
     return middle

@@ -115,7 +115,7 @@ def test_a_long_list_takes_no_longer_than_its_distances(monkeypatch):
 
 def test_rows_that_repeat_give_no_warning():
     query = np.repeat(TASK.query_X[-2:], 20, axis=0)
-    fitted = OSLO(threshold=-1e6).fit(*TASK[:2], query)
+    fitted = SimpleShot(threshold=-1e6).fit(*TASK[:2], query)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(set(suggest_rows(fitted, query, 9, random_state=0).tolist())) == 9

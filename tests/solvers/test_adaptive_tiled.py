@@ -83,13 +83,13 @@ def test_a_larger_query_is_read_as_a_whole_once(in_tiles, monkeypatch):
         seen.append(int(reading.oslo.n_rows))
         return reading
 
-    task = make_task(spread=1.2, n_query=300, n_features=32)
+    task = make_task(spread=1.2, n_query=1_000, n_features=32)
     expected = fit(task)
-    in_tiles(4096, SAMPLE_ROWS=1_000, READ_ROWS=2_000)
+    in_tiles(4096, SAMPLE_ROWS=1_000, READ_ROWS=8_000)
     monkeypatch.setattr(oslo_sklearn.adaptive, "read_tiles", watch)
     found = fit(task)
-    assert seen == [2_000] * (len(seen) - 1) + [3_000]
-    assert (found.labels_ == expected.labels_).mean() > 0.98
+    assert seen == [8_000] * (len(seen) - 1) + [10_000]
+    assert (found.labels_ == expected.labels_).mean() > 0.99
     is_outlier = task.query_y >= 5
     gap = auroc(is_outlier, found.outlierness_) - auroc(is_outlier, expected.outlierness_)
     assert abs(gap) < 0.003
@@ -112,6 +112,18 @@ def test_one_class_is_scored_by_oslo(in_tiles):
     found = fit(task)
     assert np.isnan(found.outlier_share_) == np.isnan(expected.outlier_share_)
     np.testing.assert_allclose(found.outlierness_, expected.outlierness_, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_way", [1, 3])
+def test_known_negatives(in_tiles, n_way):
+    task = make_task(n_way=n_way, n_shot=2, spread=1.5)
+    support = np.concatenate([task.support_X, task.query_X[-3:]])
+    labels = np.concatenate([task.support_y, np.full(3, -1)])
+    expected = AdaptiveOSLO(outlier_label=-1).fit(support, labels, task.query_X)
+    in_tiles()
+    found = AdaptiveOSLO(outlier_label=-1).fit(support, labels, task.query_X)
+    np.testing.assert_allclose(found.outlierness_, expected.outlierness_, atol=2e-3)
+    assert found.outlier_share_ == pytest.approx(expected.outlier_share_, abs=1e-3)
 
 
 def test_cells_in_tiles_have_the_same_center():

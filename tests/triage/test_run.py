@@ -41,6 +41,14 @@ def test_decisions_are_the_estimators(rows, result):
     np.testing.assert_array_equal(result.found_.outlierness > threshold, expected.is_outlier)
 
 
+def test_the_summary_names_the_threshold_that_decided(rows, result):
+    support, y, pile, _ = rows
+    assert result.found_.rule.threshold == 0
+    assert "above 0 (the threshold of AdaptiveOSLO)" in " ".join(result.summary().split())
+    own = AdaptiveOSLO(threshold=0.125)
+    assert triage((support, y), pile, estimator=own).found_.rule.threshold == 0.125
+
+
 def test_frame_has_the_nine_columns(result):
     frame = result.to_frame()
     assert tuple(frame.columns) == COLUMNS
