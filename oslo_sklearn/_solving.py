@@ -141,8 +141,11 @@ class TaskSolver:
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
-            answers = (self._infer(state, self._prepare(t, state["center"])) for t in tiles)
-            found = [keep(answer.settle_ties()) for answer in answers]
+            # No name for what a tile gives, which would keep it until the next one is done.
+            found = [
+                keep(self._infer(state, self._prepare(tile, state["center"])).settle_ties())
+                for tile in tiles
+            ]
             for answer in found:
                 answer.check_finite()
         return found[0] if len(found) == 1 else join(found)

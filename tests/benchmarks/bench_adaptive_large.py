@@ -16,11 +16,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from bench_big_task import PeakMemory
 
 import oslo_sklearn.adaptive
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.metrics import auroc
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from bench_big_task import PeakMemory  # noqa: E402
 
 
 def pile(

@@ -89,7 +89,7 @@ def test_a_larger_query_is_read_as_a_whole_once(in_tiles, monkeypatch):
     monkeypatch.setattr(oslo_sklearn.adaptive, "read_tiles", watch)
     found = fit(task)
     assert seen == [8_000] * (len(seen) - 1) + [10_000]
-    assert (found.labels_ == expected.labels_).mean() > 0.99
+    assert (found.labels_ == expected.labels_).mean() > 0.985
     is_outlier = task.query_y >= 5
     gap = auroc(is_outlier, found.outlierness_) - auroc(is_outlier, expected.outlierness_)
     assert abs(gap) < 0.003
