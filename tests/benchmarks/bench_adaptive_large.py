@@ -23,7 +23,7 @@ from oslo_sklearn.metrics import auroc
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_big_task import PeakMemory  # noqa: E402
+from bench_big_task import PeakMemory
 
 
 def pile(
