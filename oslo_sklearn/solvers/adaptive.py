@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .adaptive_belief import belief, belief_weights, fringe, storey_share
-from .geometry import class_means, one_hot, only_classes, product
+from .geometry import class_means, one_hot, only_classes, product, safe_log
 from .oslo import OSLOModel, solve_oslo
 from .smoother import Smoother
 
@@ -173,7 +173,7 @@ def answer_rows(
     products = product(rows, both.mT)
     logits, cosines = products.split([n_hypotheses * n_entries, prototypes.shape[1]], -1)
     logits = logits.unflatten(-1, (n_hypotheses, n_entries)) + intercepts[:, None]
-    log_q = torch.log_softmax(logits, -1) + _log(belief)[:, None, :, None]
+    log_q = torch.log_softmax(logits, -1) + safe_log(belief)[:, None, :, None]
     log_p = torch.logsumexp(log_q, -2)
     known = log_p[..., :-1]
     scores = log_p[..., -1] - torch.logsumexp(known, -1)
@@ -248,7 +248,7 @@ class _Fit:
             totals = q.sum(-1)
             slopes = (totals - q.square_().sum(-1)).div_(totals.clamp_min(_TINY))
             n_known = totals[:, :-1].sum(1)
-            logs, log_known = _log(totals), _log(n_known)
+            logs, log_known = safe_log(totals), safe_log(n_known)
             shares = logs[:, :-1] - log_known[:, None] + math.log(self._n_classes)
             pull = of_classes + rho * shares
             of_classes.sub_(pull / (slopes[:, :-1].clamp_min(0.25) * rho.clamp_min(0) + 1))
@@ -271,13 +271,13 @@ class _Fit:
         """The objective's terms besides the fit."""
         shares = self._means[:, :-1]
         shares = shares / shares.sum(1, keepdim=True)
-        divergence = (shares * _log(shares * shares.shape[1])).sum(1)
+        divergence = (shares * safe_log(shares * shares.shape[1])).sum(1)
         weight = self.balances * self._n_query * (1 - self.shares)
         return (self._q * self._prior).sum((1, 3)) + self._entropy - weight * divergence
 
     def relative_entropy(self) -> Tensor:
         """Mean entropy of the rows' assignments over that of their mean, ``(B, G)``."""
-        of_mean = -(self._means * _log(self._means)).sum(1)
+        of_mean = -(self._means * safe_log(self._means)).sum(1)
         return self._entropy / (self._n_query * of_mean)
 
     def judge(self) -> tuple[Tensor, Tensor]:
@@ -324,8 +324,3 @@ def label_trust(relative_entropy: Tensor) -> Tensor:
     """How far labels follow the probabilities: not at all where the query hardly parts."""
     full, none = TRUST
     return ((none - relative_entropy) / (none - full)).clamp(0, 1)
-
-
-def _log(shares: Tensor) -> Tensor:
-    """Logarithm that stays finite where a share has underflowed."""
-    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()

@@ -40,7 +40,7 @@ from .adaptive import (
 )
 from .adaptive_belief import belief, belief_weights, fringe_of_sums, storey_share
 from .adaptive_sums import Reading
-from .geometry import class_means, one_hot
+from .geometry import class_means, one_hot, safe_log
 from .smoother import moment_map
 
 SAMPLE_ROWS = 2**13  # that the hypotheses are first judged on
@@ -140,7 +140,7 @@ class SampleFit:
             fit = (functions * (self._targets(g) - targets / 2)).sum() / self.model.temperature
             prior = self.model.prior_weight * (self._rows[g, :-1] * self._starts).sum()
             shares = F.normalize(self._counts[g, :-1], p=1, dim=0)
-            divergence = (shares * _log(shares * self._n_classes)).sum()
+            divergence = (shares * safe_log(shares * self._n_classes)).sum()
             of_row = self._entropy[g] - self.balances[g] * (1 - self.shares[g]) * divergence
             objective[g] = fit + prior + self._n_query * of_row
         self._offsets = self.intercepts.clone()
@@ -170,7 +170,7 @@ class SampleFit:
             slopes = 1 - squares / counts.clamp_min(_TINY)
             counts *= scale
             n_known = counts[:-1].sum()
-            logs, log_known = _log(counts), _log(n_known)
+            logs, log_known = safe_log(counts), safe_log(n_known)
             pull = logs[:-1] - log_known + math.log(self._n_classes)
             pull = intercepts[:-1] + rho * pull
             intercepts[:-1] -= pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
@@ -201,7 +201,7 @@ class SampleFit:
     def judge(self) -> tuple[Tensor, Tensor]:
         """Relative entropy of the hypotheses, and the belief in each."""
         means = self._counts / self._n_query
-        entropy = self._entropy / -(means * _log(means)).sum(1)
+        entropy = self._entropy / -(means * safe_log(means)).sum(1)
         found = belief(
             belief_weights(self._n_classes, int((self._labels >= 0).sum())),
             entropy[None],
@@ -346,8 +346,3 @@ def solve_adaptive_tiled(
 def readings(judged_at: int, max_iter: int) -> list[int]:
     """Steps after which rows are read: until the hypotheses are judged, halfway, and at the end."""
     return sorted({*range(judged_at + 1), (judged_at + max_iter) // 2, max_iter})
-
-
-def _log(shares: Tensor) -> Tensor:
-    """Logarithm that stays finite where a share has underflowed."""
-    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()

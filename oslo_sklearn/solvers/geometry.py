@@ -170,3 +170,8 @@ def unit_prototypes(weighted_sum: Tensor, weights: Tensor) -> Tensor:
     """Put weighted sums on the unit sphere; one that cancels out (below 1e-6) becomes zero."""
     norm = torch.linalg.vector_norm(weighted_sum, dim=-1)
     return weighted_sum / torch.where(norm > 1e-6 * weights, norm, torch.inf)[..., None]
+
+
+def safe_log(shares: Tensor) -> Tensor:
+    """Logarithm that stays finite where a share has underflowed."""
+    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .adam import minimize
-from .geometry import Task, class_means, one_hot, product, unit_rows
+from .geometry import Task, class_means, one_hot, product, safe_log, unit_rows
 
 
 class CosineHead(NamedTuple):
@@ -94,7 +94,7 @@ class MutualInformation(NamedTuple):
 
     def __call__(self, p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
         marginal = p.mean(-1, keepdim=True)
-        by_marginal = self.marginal_weight * _log(marginal)
+        by_marginal = self.marginal_weight * safe_log(marginal)
         by_conditional = self.conditional_weight * log_p
         gradient = by_marginal - by_conditional
         # Both terms are expectations: of the marginal's and of each row's own log-probability.
@@ -116,7 +116,7 @@ class OpenEntropy(NamedTuple):
         marginal = p.mean(-1, keepdim=True)
         known = marginal[..., :-1, :] / self.class_target
         outlier = marginal[..., -1:, :] / self.outlier_target
-        log_known, log_outlier = _log(known), _log(outlier)
+        log_known, log_outlier = safe_log(known), safe_log(outlier)
         entropy = -(p * log_p)[..., :-1, :].sum(-2).mean(-1) / n_classes
         value = entropy + (known * log_known).mean((-2, -1)) + (outlier * log_outlier)[..., 0, 0]
         by_known = (log_known + 1) / self.class_target - log_p[..., :-1, :] - 1
@@ -240,8 +240,3 @@ def refine_prototypes(head: Head, task: Task, prototypes: Tensor, *of_head: Tens
     is_query = torch.ones_like(task.query[..., 0], dtype=torch.bool)
     p = p * torch.cat([task.labels >= 0, is_query], -1)[..., None]
     return product(p.mT, rows) / p.sum(-2)[..., None].clamp_min(torch.finfo(p.dtype).tiny)
-
-
-def _log(shares: Tensor) -> Tensor:
-    """Logarithm that stays finite where a share has underflowed."""
-    return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
