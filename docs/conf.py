@@ -41,6 +41,10 @@ templates_path = ["_templates"]
 # A reference to nothing is a warning, and so an error; other packages' pages are not at hand.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|torch|pandas|polars|dask|matplotlib|pyod)\..*")]
+# `sphinx -b linkcheck` follows links to other hosts. Anchors that scripts make cannot be found.
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
+linkcheck_timeout = 10
+linkcheck_retries = 2
 
 # Backquotes in docstrings are code, not links.
 default_role = "code"
@@ -55,16 +59,18 @@ html_title = f"oslo_sklearn {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
+html_js_files = ["fit_formulas.js"]
 # Pages without siblings leave their room to the text.
 html_sidebars = {
     page: []
     for page in (
-        *("install", "quickstart", "methods", "pipelines", "performance", "compare"),
-        *("contributing", "changelog"),
+        *("install", "quickstart", "methods", "pipelines", "performance", "compare", "dask"),
+        *("contributing", "changelog", "reproducing", "results/*"),
     )
 }
 html_theme_options = {
     "navbar_align": "left",
+    "header_links_before_dropdown": 6,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": True,

@@ -1,9 +1,9 @@
 """
-What inlierness and optimisation are each worth
-===============================================
+What inlierness and optimisation contribute
+===========================================
 
-OSLO before its first step, OSLO whose inlierness is computed but not used (soft k-means that
-starts at the support), and OSLO.
+Three variants: OSLO before its first step, OSLO without its inlierness (soft k-means that starts at
+the support), and OSLO.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ AblationDisplay.from_results(rows)
 plt.show()
 
 # %%
-# The last group is the cosine between the prototypes and the means of *all* rows of their classes:
-# how well one labelled row a class, and the query, tell where a class lies.
+# The last group is the cosine between the prototypes and the means of *all* rows of their
+# classes. It shows how well the prototypes match the true class means.
 
 summarize(rows).xs("mean", axis=1, level=1).mul(100).round(1).drop(columns="seconds")

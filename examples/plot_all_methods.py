@@ -3,8 +3,8 @@ All methods on the same tasks
 =============================
 
 ``all_estimators`` lists every method of the package, ``evaluate`` runs them on the same tasks, and
-``summarize`` averages. Methods that must be trained on base classes first are left out: the digits
-have none to spare.
+``summarize`` averages. Methods that need training on base classes are left out, because there are
+too few kinds of digits.
 """
 
 import warnings
@@ -37,8 +37,8 @@ with warnings.catch_warnings():
 summary = summarize(rows).sort_values(("auroc", "mean"))
 
 # %%
-# Both measures of each method, sorted by the ranking of outliers. Digits are raw pixels, not a
-# network's features: the order is not that of the paper's table.
+# Accuracy and AUROC of each method, sorted by AUROC. Digits are raw pixels, not features of a
+# network. So the order differs from that of the paper's table.
 
 places = np.arange(len(summary))
 figure, ax = plt.subplots(figsize=(7.5, 7.0), layout="constrained")
@@ -59,7 +59,7 @@ ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 plt.show()
 
 # %%
-# The numbers, with the seconds that a task took.
+# The numbers, and the seconds per task.
 
 table = summary.xs("mean", axis=1, level=1).iloc[::-1]
 table[["accuracy", "auroc", "aupr", "prec_at_90"]] *= 100

@@ -2,9 +2,9 @@
 A query that does not fit into memory
 =====================================
 
-Features lie on disk in many files. Dask reads them where and when they are needed, OSLO asks it for
-sums, and labels and scores go back to disk beside the names of the rows. Here the files are small
-and the workers are threads of this process; with ``Client("tcp://scheduler:8786")`` at the top the
+The features are in many files on disk. Dask reads them when they are needed. OSLO needs only sums.
+Labels and scores are written back to disk, with the names of the rows. Here the files are small,
+and the workers are threads of this process. With ``Client("tcp://scheduler:8786")`` at the top, the
 same lines run on a cluster: :doc:`/dask`.
 """
 
@@ -47,8 +47,8 @@ support_X = make_rows(np.repeat(np.arange(5), 3))
 support_y = names[np.repeat(np.arange(5), 3)]
 
 # %%
-# ``fit`` reads the files three times, once for the mean and once for each of two steps. Only sums
-# of five prototypes come back, so that no number of files fills the memory.
+# ``fit`` reads the files three times: once for the mean, and once for each of two steps. Only
+# sums for five prototypes are kept, so the memory does not depend on the number of files.
 
 rows = dd.read_parquet(root / "features")
 oslo = OSLO(outlier_label="unknown")
@@ -57,7 +57,7 @@ with ProgressBar(dt=1.0):
 print(f"prototypes: {oslo.prototypes_.shape}, scores: {oslo.outlierness_}")
 
 # %%
-# The first look at ``threshold_`` reads them once more, for a histogram of the scores.
+# The first use of ``threshold_`` reads them once more, for a histogram of the scores.
 
 with ProgressBar(dt=1.0):
     print(f"threshold: {oslo.threshold_:.2f}")

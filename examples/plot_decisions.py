@@ -2,8 +2,8 @@
 Decisions that keep an error rate
 =================================
 
-Some labelled rows join the query without their labels. How they score tells how known rows score,
-so that the share of known rows that are rejected can be promised.
+Some labelled rows join the query without their labels. Their scores show how known rows score. So
+the share of known rows that are rejected can be limited.
 """
 
 import matplotlib.pyplot as plt
@@ -35,8 +35,8 @@ rejected = guard.is_outlier_
 print(f"{rejected.sum()} rejected, of known classes: {(~is_outlier[rejected]).mean():.0%}")
 
 # %%
-# One task is an anecdote: the promise is about the average. p-values of known rows are spread
-# evenly, those of unknown rows pile up at zero.
+# The promise holds on average over tasks, so look at many tasks. The p-values of known rows are
+# spread evenly. Those of unknown rows are near zero.
 
 guard.set_params(control="fpr", alpha=0.1)
 p_values, unknown = [], []
@@ -47,8 +47,8 @@ PValueHistogramDisplay(np.stack(p_values), np.stack(unknown), alpha=0.1).plot()
 plt.show()
 
 # %%
-# Both promises are kept wherever the lines stay at or below the diagonal. Steps come from the
-# number of labelled rows: with 25 of them p-values are multiples of 1 / 26.
+# A promise is kept if its line is at or below the diagonal. The steps come from the number of
+# labelled rows: with 25 rows, p-values are multiples of 1 / 26.
 
 RealisedRateDisplay(np.stack(p_values), np.stack(unknown), alpha=0.1).plot()
 plt.show()

@@ -19,9 +19,9 @@ support = np.concatenate([order[y[order] == digit][:5] for digit in range(5)])
 query = np.setdiff1d(np.arange(len(y)), support)[:400]
 
 # %%
-# The estimator rejects, and what it rejects is grouped. The number of groups is found, too. The
-# query's labels are used for nothing but the accuracy. Pixels are weak features: a group may hold
-# two digits, and a digit may be in two groups.
+# The estimator rejects rows, and the rejected rows are grouped. The number of groups is also
+# found. The labels of the query are used only for the accuracy. Pixels are weak features: a group
+# may have two kinds of digits, and a kind may be in two groups.
 
 found = NovelClassDiscovery(random_state=0).fit(X[support], y[support], X[query])
 accuracy = discovery_accuracy(y[query], found.labels_, found.groups_, found.classes_)
@@ -45,8 +45,8 @@ for group, exemplar in enumerate(found.exemplars_):
     axes[group, 0].set_title(f"group {group}", fontsize=8)
 
 # %%
-# Label five rows. The first are the groups' exemplars, the largest group's first. A label that is
-# new makes a new class, and the next fit gives its name to the others.
+# Label five rows. The first rows are the exemplars of the groups, beginning with the largest
+# group. A new label makes a new class. The next fit gives its name to similar rows.
 
 rows = suggest_rows(found, X[query], 5, random_state=0)
 print(f"labels asked for: {y[query[rows]]}")

@@ -21,7 +21,7 @@ split = FewShotOpenSetSplit(n_way=5, n_shot=1, n_open=5, n_tasks=50)
 lambdas = [0.01, 0.05, 0.1, 0.5]
 
 # %%
-# ``refit=False``: a refit would fit on all rows at once, which is no task.
+# ``refit=False``: a refit would fit on all rows at once, which is not a task.
 
 start = time.perf_counter()
 search = GridSearchCV(
@@ -38,16 +38,16 @@ tuner = OSLOCV(lambdas, lambdas, max_iters=(1, 2, 3, 5), cv=split).fit(X, y)
 print(f"OSLOCV:       64 settings, {time.perf_counter() - start:.1f} s, {tuner.best_params_}")
 
 # %%
-# Both give the same numbers where they tried the same.
+# Both give the same numbers for the same settings.
 
 at_two = tuner.cv_results_["param_max_iter"] == 2
 difference = tuner.cv_results_["mean_test_score"][at_two] - search.cv_results_["mean_test_score"]
 print(f"largest difference: {np.abs(difference).max():.1e}")
 
 # %%
-# The AUROC of all settings. After one step both lambdas are the same to it: rows are ranked by
-# their mean cosine to the support. With two steps many settings are good. With more, only those
-# stay good that hold the prototypes back.
+# The AUROC of all settings. After one step it does not depend on the lambdas: rows are ranked by
+# their mean cosine to the support. With two steps many settings are good. With more steps, only
+# settings that slow the prototypes down stay good.
 
 scores = 100 * tuner.cv_results_["mean_test_score"].reshape(4, 4, 4)  # xi, z, steps
 figure, axes = plt.subplots(1, 4, figsize=(10, 3.1), sharey=True, layout="constrained")
@@ -65,6 +65,6 @@ figure.colorbar(image, ax=axes, label="AUROC (%)", shrink=0.9)
 plt.show()
 
 # %%
-# ``best_estimator_`` is an OSLO that waits for a task of other classes.
+# ``best_estimator_`` is an unfitted OSLO. Fit it on a task of other classes.
 
 print(tuner.best_estimator_)

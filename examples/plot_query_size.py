@@ -2,7 +2,7 @@
 How large must the query be?
 ============================
 
-A transductive method learns from the query, so it needs one. An inductive one does not care. The
+A transductive method learns from the query. An inductive method does not use it. The
 recipe ``queries`` runs methods on queries of several sizes.
 """
 

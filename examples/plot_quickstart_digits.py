@@ -3,7 +3,7 @@ Known and unknown digits
 ========================
 
 Five digits are known from a single labelled example each. The query holds fifteen of every digit,
-half of which belong to no known class. OSLO labels them all and tells which to reject.
+half of which belong to no known class. OSLO labels them and says which to reject.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ X, y = load_digits(return_X_y=True)
 support, query = next(FewShotOpenSetSplit(n_way=5, n_shot=1, random_state=0).split(X, y))
 
 # %%
-# One call solves the task. The query's labels are used for nothing but the two lines that print.
+# One call solves the task. The labels of the query are used only to print the two metrics.
 
 oslo = OSLO().fit(X[support], y[support], X[query])
 is_unknown = ~np.isin(y[query], oslo.classes_)
@@ -25,8 +25,9 @@ print(f"accuracy on known digits: {closed_set_accuracy(y[query], oslo.labels_, o
 print(f"AUROC of the outlierness: {auroc(is_unknown, oslo.outlierness_):.2f}")
 
 # %%
-# The scores of both kinds overlap: one example a class is little. The automatic threshold lies
-# midway between Otsu's and zero, where a row is as likely in as out.
+# The scores of known and unknown digits overlap, because one example per class is little. The
+# automatic threshold is midway between Otsu's threshold and zero. At zero a row is as likely in
+# as out.
 
 figure, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
 bins = np.linspace(oslo.outlierness_.min(), oslo.outlierness_.max(), 25)
@@ -45,8 +46,9 @@ ax.set(xlabel="outlierness", ylabel="query rows")
 ax.legend(frameon=False)
 
 # %%
-# The most and the least outlying digits, with what they are said to be and their score. With
-# ``outlier_label`` set, which needs no refit, ``predict`` gives -1 to the rejected.
+# The most and the least outlying digits, with their predicted label and score. If
+# ``outlier_label`` is set, ``predict`` returns -1 for rejected rows. You can set it without
+# refitting.
 
 decisions = oslo.set_params(outlier_label=-1).predict(X[query])
 order = np.argsort(-oslo.outlierness_)

@@ -2,9 +2,9 @@
 A table: scale its columns first
 ================================
 
-Columns of a table have units. The methods compare directions, so that a column of large numbers
-hides all others. ``StandardScaler``, fitted on all rows, labelled or not, gives every column its
-say.
+Columns of a table have units. The methods compare directions, so a column with large numbers hides
+all others. Scale the columns first, with a ``StandardScaler`` that is fitted on all rows, labelled
+and unlabelled.
 """
 
 import warnings

@@ -2,8 +2,8 @@
 Texts: known requests, and requests of a new kind
 =================================================
 
-Any encoder of texts will do: the estimators take rows. Here it is tf-idf and ``TruncatedSVD``,
-which run without a download. Both are fitted on all texts, labelled or not.
+The estimators take rows of numbers, so you can use any text encoder. Here it is tf-idf and
+``TruncatedSVD``, which need no download. Both are fitted on all texts, labelled and unlabelled.
 """
 
 from itertools import product

@@ -2,8 +2,8 @@
 Choosing a threshold
 ====================
 
-Scores rank; a threshold decides. Several ways to set one, none of which needs a refit, and what
-each does to queries with few outliers, and with none.
+Scores rank rows, and a threshold decides. There are several ways to set it without refitting. This
+example shows what each does with many, few and no outliers.
 """
 
 import matplotlib.pyplot as plt

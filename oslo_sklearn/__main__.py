@@ -1,7 +1,5 @@
 """``python -m oslo_sklearn``."""
 
-import sys
+from .cli import run
 
-from .cli import main
-
-sys.exit(main())
+run()

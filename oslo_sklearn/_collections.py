@@ -37,3 +37,15 @@ def or_by_adapter(method):
         return method(self, X) if adapter is None else getattr(adapter(self), method.__name__)(X)
 
     return answer
+
+
+class OnCollections:
+    """Lists the names of an estimator without a pass over the query's collection."""
+
+    def __dir__(self):
+        # scikit-learn's reads every name, also to show an estimator in a notebook, and so would
+        # count the scores for a threshold.
+        names = set(object.__dir__(self))
+        if self._scores is not None and not self._scores.is_counted:
+            names.remove("threshold_")
+        return [name for name in names if hasattr(self, name)]

@@ -104,8 +104,8 @@ class DaskAdapter:
         if estimator._support is not None:
             raise ValueError(
                 f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
-                "without query_X, so that it would have to solve a task of all these rows now. Fit "
-                "with query_X first: OSLO takes a dask collection there, other methods an array."
+                "without query_X, so it would have to solve a task of all these rows now. Fit with "
+                "query_X first: OSLO takes a dask collection there, other methods an array."
             )
         return _answer_blocks(estimator, rows, "X")
 

@@ -75,9 +75,8 @@ class Otsu(Rule):
         # A power of two changes no digit, and squares of what is left cannot overflow.
         scaled = np.ldexp(ordered, -np.frexp(np.abs(ordered).max())[1])
         total = np.cumsum(counts * (scaled - np.average(scaled, weights=counts)))[:-1]
-        between = total**2 / (left * (n - left))
-        between[ordered[1:] == ordered[:-1]] = -1.0
-        best = int(np.argmax(between))
+        # Convex along a run of equal scores, so that the best is at its ends: ties stay together.
+        best = int(np.argmax(total**2 / (left * (n - left))))
         return _between(ordered[best], ordered[best + 1])
 
 

@@ -236,7 +236,7 @@ def _parse_names(path, text: str, key: str) -> list:
     try:
         names = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: metadata {key!r} is no JSON: {error}.") from error
+        raise ValueError(f"{path}: metadata {key!r} is not JSON: {error}.") from error
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
     if kinds not in ({str}, {int}, {bool}, {float}):
         raise ValueError(f"{path}: metadata {key!r} must be a list of names; got {text:.60}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,63 +25,87 @@ def write_whole(path, write) -> Path:
 def write_together(files) -> list[Path]:
     """The same for pairs of a path and its ``write``, all finished before the first is in place.
 
-    An exception or Ctrl-C does not part them: all are as before, or all are new.
+    An exception or Ctrl-C does not part them: all are as before, or all are new. What a kill leaves
+    unfinished has a fixed name, under which the next writer begins anew.
     """
     paths = [Path(os.path.abspath(os.fspath(path))) for path, _ in files]
-    unfinished = [path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp") for path in paths]
+    unfinished = []  # open files, their names, and what they become
     try:
-        for name, (_, write) in zip(unfinished, files, strict=True):
-            with open(name, "xb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
+        for path, (_, write) in zip(paths, files, strict=True):
+            name = path.with_name(f".{path.name}.tmp")
+            file = _open_locked(name)
+            unfinished.append((file, name, path))
+            file.truncate()
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
         try:
-            _put_in_place(unfinished, paths)
+            _put_in_place(unfinished)
         except BaseException:
-            if not unfinished[0].exists():  # the first has its place: go on, then stop
-                _put_in_place(unfinished, paths)
+            if not _is_there(*unfinished[0][:2]):  # the first has its place: go on, then stop
+                _put_in_place(unfinished)
             raise
     finally:
-        for name in unfinished:
-            name.unlink(missing_ok=True)
+        for file, name, _ in unfinished:
+            if _is_there(file, name):
+                name.unlink()
+            file.close()
     return paths
 
 
-def _put_in_place(unfinished: list[Path], paths: list[Path]) -> None:
-    for name, path in zip(unfinished, paths, strict=True):
-        if name.exists():
+def _put_in_place(unfinished) -> None:
+    for file, name, path in unfinished:
+        if _is_there(file, name):
+            if fcntl is None:
+                file.close()  # Windows moves no open file
             os.replace(name, path)
 
 
 @contextmanager
 def locked(path) -> Iterator[None]:
-    """Keep other processes that lock the same path out; a kill releases the lock."""
-    path = Path(os.path.abspath(os.fspath(path)))
-    name = path.with_name(f".{path.name}.lock")
-    file = _open_locked(name)
+    """Keep other processes that lock the same file out; a kill releases the lock.
+
+    The file is made if need be, and removed if it is empty in the end. To replace or remove it is
+    the last thing to do under the lock.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = Path(os.path.realpath(os.fspath(path)))
+    file = _open_locked(path)
     try:
         yield
     finally:
-        if file is not None:
-            name.unlink(missing_ok=True)
-            file.close()
+        if os.fstat(file.fileno()).st_size == 0 and _is_there(file, path):
+            path.unlink()
+        file.close()
 
 
 def _open_locked(name: Path):
-    while fcntl is not None:
-        file = open(name, "ab")  # noqa: SIM115 - the lock lives as long as the file is open
+    """Open a file for writing that no other process has open so."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        file = os.fdopen(os.open(name, flags, 0o666), "r+b")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # Who held the lock before has removed its file: a lock on that keeps no one out.
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            # Who held the lock before has removed its file, or given it another name.
+            if _is_there(file, name):
                 return file
-        except FileNotFoundError:
-            pass
         except BaseException:
             file.close()
             raise
         file.close()
-    return None
+
+
+def _is_there(file, name: Path) -> bool:
+    """Whether the name is still that of the open file."""
+    if file.closed:
+        return name.exists()
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(name))
+    except FileNotFoundError:
+        return False
 
 
 def content_digest(*parts, size: int = 16) -> str:

@@ -9,6 +9,6 @@ def require(module, extra):
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"{module.partition('.')[0]} is needed here and cannot be imported ({error}): "
-            f"pip install oslo_sklearn[{extra}]"
+            f"{module.partition('.')[0]} is needed and cannot be imported ({error}). In a checkout "
+            f'of oslo_sklearn, run: python -m pip install ".[{extra}]"'
         ) from error

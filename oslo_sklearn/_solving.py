@@ -157,7 +157,10 @@ def _no_breakdown(estimator, rows: list[Tensor]):
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             yield
-    except (FloatingPointError, np.linalg.LinAlgError, torch.linalg.LinAlgError) as error:
+    except (FloatingPointError, np.linalg.LinAlgError, RuntimeError) as error:
+        # torch's own LinAlgError is a RuntimeError, and so is a parameter beyond float32.
+        if type(error) is RuntimeError and "without overflow" not in str(error):
+            raise
         largest = max(float(part.abs().max()) for part in rows)
         raise ValueError(
             f"{type(estimator).__name__} found no finite answer: its parameters and rows with "

@@ -20,7 +20,7 @@ def load_tensors(path, what: str):
         try:
             return safetensors.load_file(path)
         except Exception as error:  # its error class is not exported by all versions
-            raise ValueError(f"{what}: {path!r} is no safetensors file: {error}.") from error
+            raise ValueError(f"{what}: {path!r} is not a safetensors file: {error}.") from error
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

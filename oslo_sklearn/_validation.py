@@ -83,7 +83,7 @@ def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor; dense data is required.")
     if X.is_meta or (X.element_size() == 1 and X.is_floating_point()):
-        raise ValueError(f"{name}: a tensor of {X.dtype} on {X.device} holds no numbers to use.")
+        raise ValueError(f"{name}: a tensor of {X.dtype} on {X.device} has no usable numbers.")
     if X.ndim != 2 or not X.numel() or X.is_complex() or not _is_bounded(X):
         X = X.cpu()
         _check_array((X.float() if X.dtype == torch.bfloat16 else X).numpy(), name, estimator)
@@ -186,7 +186,7 @@ def part_negatives(classes, codes, outlier_label) -> tuple[np.ndarray, np.ndarra
     is_class = np.array([label != outlier_label for label in classes.tolist()])
     if not is_class.any():
         raise ValueError(
-            f"support_y holds nothing but outlier_label={outlier_label!r}, the label of known "
+            f"support_y has only outlier_label={outlier_label!r}, the label of known "
             "negatives: expected rows of at least one class."
         )
     new_codes = np.where(is_class, np.cumsum(is_class) - 1, -1)
@@ -195,6 +195,8 @@ def part_negatives(classes, codes, outlier_label) -> tuple[np.ndarray, np.ndarra
 
 def _check_unusual_labels(y) -> np.ndarray:
     """Labels that are no plain array of integers, booleans or strings."""
+    if hasattr(getattr(y, "dtype", None), "na_value") and getattr(y, "ndim", 0) == 1:
+        y = np.asarray(y, dtype=object)  # pandas' Int64 and boolean would become floats
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "c":
         raise ValueError("Complex data not supported.")
@@ -219,10 +221,8 @@ def _is_missing(label) -> bool:
     return isinstance(label, numbers.Real) and not np.isfinite(label)
 
 
-def unpack_query(query_X, *, is_needed: bool = False):
+def unpack_query(query_X):
     """The query, which may come as a 1-tuple: `GridSearchCV` slices a bare array."""
-    if is_needed and query_X is None:
-        raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
     if isinstance(query_X, tuple) and len(query_X) == 1:
         (query_X,) = query_X
     return query_X

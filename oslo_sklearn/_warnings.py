@@ -22,8 +22,8 @@ def warn_of_no_convergence(estimator) -> None:
 def warn_of_a_single_row(estimator) -> None:
     """For ``_answer``, which the methods that take rows call."""
     warnings.warn(
-        f"{type(estimator).__name__} was fitted without query_X, so it solves a task whose query "
-        "is the rows of this call, and this call has one row. Pass the whole batch, or "
+        f"{type(estimator).__name__} was fitted without query_X, so the rows of this call are the "
+        "query of a task, and this call has one row. Pass the whole batch, or call "
         "fit(support_X, support_y, query_X) first.",
         stacklevel=5,
     )
@@ -44,8 +44,8 @@ def warn_of_another_scale(ratio: float) -> None:
     """For ``_warn_of_scale``, which ``_fit`` calls."""
     _warn_of_task(
         f"The rows of query_X are {ratio:.2g} times as long as those of support_X (median "
-        "lengths). In a pipeline, this means that the query was not transformed: use "
-        'make_open_set_pipeline, or transform_input=["query_X"] of the Pipeline.'
+        "lengths). In a pipeline, this means that the query was not transformed. Use "
+        'make_open_set_pipeline, or Pipeline(..., transform_input=["query_X"]).'
     )
 
 
@@ -54,17 +54,17 @@ def warn_of_unscaled_columns(estimator, columns) -> None:
     name = type(estimator).__name__
     _warn_of_task(
         f"{columns.n_largest} of the {columns.n_columns} columns hold {100 * columns.share:.0f} % "
-        f"of the features' variance, so that {name} hardly sees the others: scale the columns, "
-        f"for example by make_open_set_pipeline(StandardScaler(), {name}())."
+        f"of the variance, so {name} hardly uses the others. Scale the columns first, with a "
+        "StandardScaler that is fitted on all rows."
     )
 
 
 def warn_of_a_narrow_query(estimator) -> None:
     """For ``_warn_of_task``, which ``_fit`` calls."""
     _warn_of_task(
-        f"Most of the {len(estimator.classes_)} classes seem to have next to no rows in the query, "
-        f"whose mean is then not a centre: use AdaptiveOSLO(), or give {type(estimator).__name__} "
-        "the mean of other data of the same kind as its center."
+        f"Most of the {len(estimator.classes_)} classes seem to have almost no rows in the query, "
+        "so its mean is not a good centre. Use AdaptiveOSLO(), or set center to the mean of other "
+        "data of the same kind."
     )
 
 
@@ -72,7 +72,7 @@ def warn_of_an_open_mix(estimator, differing) -> None:
     """For ``_warn_of_task``, which ``_fit`` calls."""
     _warn_of_task(
         f"{type(estimator).__name__} cannot tell whether the classes are even in the query or some "
-        f"are absent, and {100 * differing:.0f} % of the answers depend on it: if you know, set "
+        f"are absent. {100 * differing:.0f} % of the answers depend on it. If you know, set "
         'class_share="balanced" or class_share="free".'
     )
 

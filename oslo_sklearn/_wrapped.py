@@ -1,14 +1,74 @@
-"""An estimator or a pipeline, fitted with a query and asked for scores."""
+"""Classifiers around an estimator or a pipeline, which is fitted with a query and asked."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from ._open_set import OpenSetClassifier
+from ._sklearn import safe_indexing
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step
+
+INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
+
+
+class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
+    """A classifier that fits its parameter ``estimator`` as ``estimator_``, and asks it."""
+
+    def _keep_what_it_found(self) -> None:
+        """Set the attributes that are the fitted estimator's own."""
+        last = last_step(self.estimator_)
+        self.classes_, self.n_iter_ = last.classes_, getattr(last, "n_iter_", 1)
+        for name in INPUT_ATTRIBUTES:
+            if not hasattr(self, name) and hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+
+    def predict_proba(self, X):
+        """Probability of each known class, given that the row belongs to one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+        """
+        return self._ask("predict_proba", X)
+
+    def score_samples(self, X):
+        """Outlierness of each row: higher means more outlying.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        return self._ask("score_samples", X)
+
+    def _ask(self, method: str, X):
+        """What a method of the fitted estimator says about rows."""
+        check_is_fitted(self)
+        last, rows = reach_last_step(self.estimator_, self._check_rows(X, "X"))
+        return getattr(last, method)(rows)
+
+    def _check_rows(self, X, name):
+        """Rows are for the estimator to judge."""
+        return X
+
+    def _needs_query(self) -> bool:
+        last = last_step(make_estimator(self.estimator, 0))
+        return not hasattr(last, "_needs_query") or last._needs_query()
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "estimator_")
 
 
 def make_estimator(estimator, random_state, outlier_label=None):
@@ -49,8 +109,8 @@ def take_rows(X, rows: np.ndarray):
     if isinstance(X, torch.Tensor):
         return X[torch.from_numpy(rows).to(X.device)]
     if isinstance(X, np.ndarray):
-        return X[rows]  # _safe_indexing first asks what it is, five times as long
-    return _safe_indexing(X, rows)
+        return X[rows]  # safe_indexing first asks what it is, five times as long
+    return safe_indexing(X, rows)
 
 
 def count_rows(X) -> int:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 import numbers
+from functools import partial
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from ._decision import Zero
 from ._docs import shared_docs
+from ._sklearn import Interval, StrOptions
 from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
-from .solvers.adaptive import KEPT, SHARES, AdaptiveModel, answer_rows, solve_adaptive
+from .solvers.adaptive import (
+    KEPT,
+    LEAST_SHARE,
+    SHARES,
+    AdaptiveModel,
+    answer_rows,
+    solve_adaptive,
+)
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
 from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells, sum_moment
 from .solvers.adaptive_tiled import MOMENT_ROWS, READ_ROWS, sample_size, solve_adaptive_tiled
@@ -39,50 +47,54 @@ _DIFFERING = 0.2
 class AdaptiveOSLO(FewShotOpenSetClassifier):
     r"""The method for any pile: share of outliers and mix of classes are estimated.
 
-    `OSLO` stops after two steps because its optimum is bad. Here the outliers are an entry of the
-    model beside the K classes, and the steps run to an optimum that is the answer. How many of the
-    query are outliers, and whether its classes are even or some are absent, is found out.
+    **Start with this method.** Use it if you do not know how many query rows are outliers, or
+    whether all classes occur in the query. It estimates both.
 
-    Query rows are shared out by soft assignments :math:`q_i` among the classes and "none of them",
-    and linear functions :math:`f_e(x) = v_e \cdot x` are fitted to the shares (least squares, as a
-    density ratio). For a share b of outliers it maximises
+    The model has K classes and one more entry, "none of them". Soft assignments :math:`q_i` divide
+    each query row among these entries. A linear function :math:`f_e(x) = v_e \cdot x` is fitted to
+    the assignments of each entry (least squares, as a density ratio). For a share b of outliers it
+    maximises
 
     .. math::
-        \frac{1}{\tau} \sum_e c_e \Big[ \sum_{i \in S \cup Q} \omega_i
+        \begin{split}
+        & \frac{1}{\tau} \sum_e c_e \Big[ \sum_{i \in S \cup Q} \omega_i
         \big( d_{ie} f_e(x_i) - \tfrac12 f_e(x_i)^2 \big)
-        - \tfrac{\lambda}{2} v_e^\top M^{-1} v_e \Big]
-        + \sum_{i \in Q} \Big[ \gamma \sum_k q_{ik} \cos(x_i, \mu_k) + H(q_i) \Big]
+        - \tfrac{\lambda}{2} v_e^\top M^{-1} v_e \Big] \\
+        & + \sum_{i \in Q} \Big[ \gamma \sum_k q_{ik} \cos(x_i, \mu_k) + H(q_i) \Big]
         - n \rho (1 - b) \, \mathrm{KL}\big(\pi \,\|\, \tfrac1K\big)
+        \end{split}
 
-    where :math:`d_i = q_i - \bar q` with the mean over all rows that the labels and the shares
-    prescribe, :math:`q_i` is the label on the support, M is the second moment of the task's rows
-    (scaled so that :math:`x^\top M x` is 1 on average; :math:`v_e` lies in its range, on which it
-    has an inverse), :math:`\mu_k` the support's prototypes, :math:`\pi` the classes' shares of the
-    inliers and n the number of query rows; the mean of :math:`q_{i,K+1}` is held at b. A step
-    solves for the weights exactly, then for q, whose intercepts take two Newton steps a time.
+    and holds the mean of :math:`q_{i,K+1}` at b. Here :math:`d_i = q_i - \bar q`, where
+    :math:`\bar q` is the mean that follows from labels and shares. On the support, :math:`q_i` is
+    the label. M is the second moment of the task's rows (scaled so that :math:`x^\top M x` is 1 on
+    average; :math:`v_e` lies in its range, on which it has an inverse). :math:`\mu_k` are the
+    prototypes of the support, :math:`\pi` the shares of the classes among the inliers, and n the
+    number of query rows. A step solves for the weights exactly, then for q. The intercepts of q
+    take two Newton steps each time.
 
-    Seven shares b and two mixes of classes (even, and uneven with some absent) make fourteen
-    hypotheses. After three steps they are judged: by how sharply the query parts, by the share of
-    rows whose best cosine is no better than chance, and by whether labelled rows lie in the middle
-    of the rows that joined them. The best six are fitted to the end, and their probabilities are
-    averaged over the belief. See :doc:`/adaptive`.
+    Seven shares b and two mixes of classes (even, or uneven with some absent) make fourteen
+    hypotheses. After three steps they are judged: by how sharply they separate the query, by the
+    share of rows whose best cosine is no better than chance, and by whether labelled rows lie in
+    the middle of the rows that joined them. The best six are fitted to the end. Their
+    probabilities are averaged, weighted by belief. See :doc:`/adaptive`.
 
     Parameters
     ----------
     outlier_share : "auto" or float in (0, 1), default="auto"
-        Share of the query that belongs to no class, if it is known.
+        Share of the query that belongs to no class, if it is known. A share with which known
+        negatives would join a class is too small, and is estimated instead.
     class_share : {"auto", "balanced", "free"}, default="auto"
-        ``"auto"``: even and uneven classes are both tried, and the query tells.
+        ``"auto"``: even and uneven classes are both tried, and the query decides.
         ``"balanced"``: classes are pulled towards equal shares of the inliers (:math:`\rho = 9`).
-        ``"free"``: they are not pulled at all (:math:`\rho = 0`).
+        ``"free"``: classes are not pulled (:math:`\rho = 0`).
     ridge : float, default=0.15
-        :math:`\lambda`, against which the functions are fitted.
+        :math:`\lambda`, the regularisation of the linear functions.
     temperature : float, default=0.2
-        :math:`\tau`: the smaller, the harder the assignments.
+        :math:`\tau`. A smaller value makes the assignments harder.
     prior_weight : float, default=8.0
-        :math:`\gamma`, weight of the cosines to the support's prototypes.
+        :math:`\gamma`, the weight of the cosines to the prototypes of the support.
     support_weight : float, default=10.0
-        :math:`\omega` of a labelled row; that of a query row is 1.
+        :math:`\omega` of a labelled row. A query row has 1.
     max_iter : int, default=8
         Number of steps. More hardly change the answer.
     @parameters
@@ -91,32 +103,32 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     ----------
     @attributes
     outlier_share_ : float
-        The share given, or the mean of the belief. NaN where nothing tells it: with one class and
-        no known negatives, and with one query row.
+        The given share, or its estimate: the mean over the belief. NaN if nothing tells it: with
+        one class and no known negatives, or with one query row.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        Those that two steps of `OSLO` end at, which help with the labels.
+        The prototypes after two steps of `OSLO`. They help with the labels.
     objective_ : ndarray of shape (max_iter,)
-        The objective after each step, averaged over the belief. It may dip by a fraction of a row
-        while the intercepts that hold the shares are still being found, and it drops after the
-        third step, from which on the outliers' function counts half.
+        The objective after each step, averaged over the belief. It may fall a little while the
+        intercepts are not yet exact. It falls after the third step, because from then on the
+        function of the outliers counts half.
     inlierness_ : ndarray of shape (n_query,)
-        Probability of belonging to a class; the score is minus its logit.
+        Probability of belonging to one of the classes. The score is minus its logit.
 
     Notes
     -----
-    ``center="auto"`` counts each class once, however many rows it has in the query, since the mean
-    of a skewed query is not a centre. If you have other data of the same kind, its mean is better:
+    ``center="auto"`` counts each class once, because the mean of an uneven query is not a good
+    centre. If you have other data of the same kind, their mean is better:
     ``center=other_X.mean(axis=0)``.
 
-    Labels are read from the classes' log probabilities plus five times the cosines to the
-    prototypes that two steps of `OSLO` end at, which is safer with one shot per class; and from the
-    latter alone where the query hardly parts into classes (a relative entropy of 0.8 or more), as
-    with weak features.
+    Labels come from the log probabilities of the classes plus five times the cosines to the
+    prototypes of `OSLO`. This is safer with one shot per class. If the query hardly separates into
+    classes (a relative entropy of 0.8 or more), as with weak features, labels come from these
+    cosines alone.
 
     Known negatives are rows of the last entry, "none of the classes".
 
-    How many rows belong to a single class cannot be told from the query: with one class, no known
-    negatives and ``outlier_share="auto"``, the scores are OSLO's.
+    With one class, no known negatives and ``outlier_share="auto"``, nothing in the query tells the
+    share of outliers. Then the scores are OSLO's.
 
     References
     ----------
@@ -128,12 +140,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import AdaptiveOSLO
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> adaptive = AdaptiveOSLO(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> adaptive.predict(query_X)
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -183,13 +190,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         self.prior_weight = prior_weight
         self.support_weight = support_weight
         self.max_iter = max_iter
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> AdaptiveModel:
         weights = (self.ridge, self.temperature, self.prior_weight, self.support_weight)
@@ -230,7 +231,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
         every, some = (spread_rows(len(rows), n).to(rows.device) for n in (len(rows), READ_ROWS))
         chosen = spread_rows(len(rows), sample_size(n_classes)).to(rows.device)
-        solved = solve_adaptive_tiled(
+        solve = partial(
+            solve_adaptive_tiled,
             self._model(),
             self._on_model(support)[0],
             labels[0],
@@ -239,10 +241,9 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             len(rows),
             unit_rows(start_prototypes(support, labels, n_classes))[0],
             lambda all_rows, *state: read_tiles(*state, tiles.some(every if all_rows else some)),
-            share=self._given_share(),
             max_iter=self.max_iter,
         )
-        solution = self._as_solution(solved)
+        solution = self._heed_negatives(solve, support, labels)
         solution.state["center"] = center
         return solution, self._answer_tiles(solution.state, tiles, n_classes)
 
@@ -262,21 +263,31 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         return Answer(proba, scores, labels=codes, inlierness=inlierness)
 
     def _solve(self, task) -> Solution:
-        solved = solve_adaptive(
+        solve = partial(
+            solve_adaptive,
             self._model(),
             self._on_model(task.support),
             task.labels,
             self._on_model(task.query),
             unit_rows(start_prototypes(task.support, task.labels, task.n_classes)),
-            share=self._given_share(),
             max_iter=self.max_iter,
         )
-        return self._as_solution(solved)
+        return self._heed_negatives(solve, task.support, task.labels)
+
+    def _heed_negatives(self, solve, support, labels) -> Solution:
+        """Solve with the share that was given, unless known negatives would join a class."""
+        share, is_negative = self._given_share(), labels < 0
+        solution = self._as_solution(solve(share=share))
+        if share is not None and bool(is_negative.any()):
+            scores = self._infer(solution.state, support).outlierness
+            if bool((scores[is_negative] <= 0).any()):
+                solution = self._as_solution(solve(share=None))
+        return solution
 
     @staticmethod
     def _as_solution(solved) -> Solution:
         state = {name: getattr(solved, name) for name in _ANSWERS_FROM}
-        state |= {name: getattr(solved, name) for name in ("share", "evenness", "is_even")}
+        state |= {name: getattr(solved, name) for name in ("share", "is_even")}
         return Solution(state, prototypes=solved.prototypes, objective=solved.objective)
 
     def _solve_indexed(self, pool, tasks):
@@ -313,7 +324,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         if columns.are_unscaled:
             warn_of_unscaled_columns(self, columns)
         least, most = _UNSURE
-        if least < self._state["evenness"] < most:
+        if least < float((self._state["belief"] * self._state["is_even"]).sum()) < most:
             differing = self._share_that_depends_on_mix(some_rows(query))
             if differing > _DIFFERING:
                 warn_of_an_open_mix(self, differing)
@@ -335,9 +346,10 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     def _keep_query_attributes(self, solution, answer) -> None:
         super()._keep_query_attributes(solution, answer)
         self.outlier_share_ = self._given_share()
-        if self.outlier_share_ is None:
-            is_told = len(self.outlierness_) > 1
-            self.outlier_share_ = float(solution.state["share"][0]) if is_told else math.nan
+        share = float(solution.state["share"][0])
+        # Known negatives overrule a share that was given.
+        if self.outlier_share_ is None or abs(share - self.outlier_share_) > 2 * LEAST_SHARE:
+            self.outlier_share_ = share if len(self.outlierness_) > 1 else math.nan
 
 
 def _is_large(query, n_classes: int) -> bool:

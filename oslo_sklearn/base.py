@@ -5,21 +5,19 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ._collections import adapter_of, in_memory, or_by_adapter
+from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
-from ._probabilities import LogProbabilities
+from ._open_set import OpenSetClassifier
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
+from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
-from ._validation import as_tensor, check_labels, check_rows, part_negatives, unpack_query
+from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
 from .solvers.diagnosis import size_ratio
 from .solvers.geometry import only_classes
@@ -33,15 +31,13 @@ def is_worth_storing(n_bytes: int) -> bool:
     return n_bytes <= _MAX_STORED_BYTES
 
 
-class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, BaseEstimator):
+class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     """Base class of all methods.
 
-    A method writes ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``, both on
-    batches of tasks in torch; validation, centring, both modes of transduction, thresholds,
-    containers and fitted attributes are here.
+    A method defines ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``. Both work
+    on batches of tasks in torch. The base class does the rest: validation, centring, both modes of
+    transduction, thresholds, containers and fitted attributes.
     """
-
-    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
     # Whether support rows labelled `outlier_label` reach `_solve` (label -1) or are left out.
     _uses_negatives = False
@@ -61,40 +57,17 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
         "dtype": "no_validation",
     }
 
-    def fit(self, support_X, support_y=None, query_X=None):
-        """Solve the task of a labelled support and an unlabelled query.
-
-        Parameters
-        ----------
-        support_X : array-like of shape (n_support, n_features)
-            Labelled rows, at least one of each class.
-        support_y : array-like of shape (n_support,)
-            Their labels. ``outlier_label`` marks a known negative: a row of none of the classes.
-        query_X : array-like of shape (n_query, n_features), optional
-            Unlabelled rows, of which some may belong to no class. Left out, transduction is
-            deferred: each later call takes the rows it is given as the query and solves anew.
-            A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
-            has as many rows as its X.
-            A collection such as a Dask array or DataFrame stays where it is; attributes with a
-            row per query row are then lazy, too.
-
-        Returns
-        -------
-        self : object
-        """
-        before = dict(vars(self))
-        try:
-            self._fit(support_X, support_y, query_X)
-        except BaseException:
-            # A failed fit leaves a fitted estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        return self
+    def __init__(self, center, normalize, outlier_label, threshold, contamination, device, dtype):
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._check_params()
-        query_X = unpack_query(query_X)
         support = check_rows(self, in_memory(support_X), "support_X", reset=True)
         classes, codes = check_labels(in_memory(support_y), len(support), self)
         self.classes_, codes = part_negatives(classes, codes, self.outlier_label)
@@ -213,13 +186,6 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
             )
         return rule.threshold(self._scores)
 
-    def __dir__(self):
-        # As scikit-learn's, which reads all names and so would count the scores for a threshold.
-        names = set(object.__dir__(self))
-        if self._scores is not None and not self._scores.is_counted:
-            names.remove("threshold_")
-        return [name for name in names if hasattr(self, name)]
-
     def _is_outlier(self, scores: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
         known = Scores(scores) if self._scores is None else self._scores
@@ -238,7 +204,7 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Out of ``classes_``; with ``outlier_label`` set, rows whose score exceeds
+            One of ``classes_`` for each row. If ``outlier_label`` is set, rows with a score above
             ``threshold_`` get that label.
         """
         answer = self._answer(X)
@@ -248,21 +214,6 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
         check_outlier_label(self.outlier_label, self.classes_)
         is_outlier = self._is_outlier(first(answer.outlierness))
         return mark_outliers(labels, is_outlier, self.outlier_label)
-
-    def fit_predict(self, support_X, support_y=None, query_X=None):
-        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
-
-        Parameters
-        ----------
-        support_X, support_y, query_X
-            As for ``fit``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_query,)
-        """
-        query_X = unpack_query(query_X, is_needed=True)
-        return self.fit(support_X, support_y, query_X).predict(query_X)
 
     @or_by_adapter
     def predict_proba(self, X):
@@ -294,7 +245,7 @@ class FewShotOpenSetClassifier(TaskSolver, LogProbabilities, ClassifierMixin, Ba
 
     @or_by_adapter
     def transduce(self, X):
-        """Everything about the rows out of one solve.
+        """Labels, probabilities, scores and decisions from one solve.
 
         Parameters
         ----------

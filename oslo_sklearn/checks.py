@@ -239,19 +239,19 @@ CHECKS = (
 
 
 def check_open_set_estimator(estimator):
-    """Hold an estimator to the contract of this package's methods.
+    """Check that an estimator keeps the contract of this package.
 
     Parameters
     ----------
     estimator : object
         An estimator with the methods and attributes of
-        `oslo_sklearn.base.FewShotOpenSetClassifier`. It is cloned, not changed. Whatever draws
-        at random needs an integer ``random_state``.
+        `oslo_sklearn.base.FewShotOpenSetClassifier`. It is cloned, not changed. If it draws at
+        random, set ``random_state`` to an integer.
 
     Raises
     ------
     AssertionError
-        By the first of ``CHECKS`` that it fails.
+        If one of ``CHECKS`` fails.
 
     See Also
     --------

@@ -2,7 +2,7 @@
 
 
 class TaskWarning(UserWarning):
-    """A task that a method is not made for, or cannot tell enough about.
+    """The task does not suit the method.
 
     Raised by ``fit(support_X, support_y, query_X)`` for one task, never by `evaluate`.
 

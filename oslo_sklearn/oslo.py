@@ -6,11 +6,11 @@ import numbers
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
+from ._sklearn import Interval, StrOptions
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
@@ -35,8 +35,9 @@ _TILES_WORTHWHILE = 2**22
 class OSLO(FewShotOpenSetClassifier):
     r"""Open-Set Likelihood Optimization.
 
-    Each query row has a latent *inlierness* that weighs its say in the likelihood: rows that fit
-    no class fade out of the prototypes' estimate, and their inlierness is the outlier score.
+    Each query row has an *inlierness*: a weight between 0 and 1 that says how much it counts. Rows
+    that fit no class get a low weight, so they hardly move the prototypes. The inlierness is also
+    the outlier score.
 
     Over soft assignments :math:`z`, inlierness :math:`\xi` and prototypes :math:`\mu` it maximises
 
@@ -51,25 +52,25 @@ class OSLO(FewShotOpenSetClassifier):
         z_i = \mathrm{softmax}\Big(\tfrac{\xi_i}{\lambda_z} \log p(x_i, \cdot)\Big), \quad
         \mu_k \propto \sum_i \xi_i z_{ik} x_i
 
-    in that order, each the exact maximiser given the other two.
+    in this order. Each is the exact maximiser given the other two.
 
     Parameters
     ----------
     lambda_z : float, default=0.1
-        Weight of the assignments' entropy: the larger, the softer.
+        Weight of the entropy of the assignments. A larger value makes them softer.
     lambda_xi : float, default=0.05
-        Weight of the inlierness' entropy.
+        Weight of the entropy of the inlierness. A larger value makes it softer.
     max_iter : int, default=2
-        Number of steps. Two is early stopping: with many, prototypes absorb the outliers.
-        0 scores rows against the support's prototypes.
+        Number of steps. Two is early stopping: with many steps, prototypes absorb the outliers.
+        With 0, rows are scored against the prototypes of the support.
     tol : float, default=0.0
-        Stop when the objective's relative change is at most this. 0 runs all the steps.
+        Stop when the relative change of the objective is at most this. 0 runs all steps.
     likelihood : {"cosine", "gaussian"}, default="cosine"
         ``"cosine"``: :math:`\log p(x, k) = \cos(x, \mu_k)`, prototypes on the unit sphere.
         ``"gaussian"``: :math:`\log p(x, k) = -\|x - \mu_k\|^2 / 2`, prototypes are weighted
         means. On unit rows this is about the cosine minus one, so it needs its own lambdas.
     inlierness : bool, default=True
-        False leaves :math:`\xi` out of the other updates (the standard likelihood); it is still
+        False leaves :math:`\xi` out of the other updates (the standard likelihood). It is still
         reported.
     @parameters
 
@@ -83,22 +84,21 @@ class OSLO(FewShotOpenSetClassifier):
     converged_ : bool
         Whether ``tol`` was reached.
     inlierness_ : ndarray of shape (n_query,)
-        The last :math:`\xi`. The score is :math:`-\mathrm{logit}(\xi)`, which still tells rows
-        apart where :math:`\xi` rounds to 0 or 1.
+        The last :math:`\xi`. The score is :math:`-\mathrm{logit}(\xi)`. It ranks rows even where
+        :math:`\xi` rounds to 0 or 1.
 
     Notes
     -----
-    Known negatives are support rows with :math:`\xi_i = 0`: they count for the centre, and for
-    nothing else.
+    Known negatives are support rows with :math:`\xi_i = 0`. They count for the centre only.
 
-    Fitted without a query, every call solves a task whose query is the rows of that call, so
+    If fitted without a query, every call solves a task whose query is the rows of that call. So
     answers depend on the batch.
 
-    The paper prints the Gaussian likelihood; its published numbers were made with the cosine,
-    which is the default here. Under it ``normalize`` only matters for where the prototypes start:
-    at the means of rows with or without their lengths. ``predict_proba`` is the softmax of
-    :math:`\log p / \lambda_z` under the last prototypes: far better calibrated than a softmax of
-    bare cosines.
+    The paper prints the Gaussian likelihood, but its published numbers were made with the cosine,
+    which is the default here. With the cosine, ``normalize`` only decides where the prototypes
+    start: at the means of rows of unit length, or of rows as they are. ``predict_proba`` is the
+    softmax of :math:`\log p / \lambda_z` with the last prototypes. It is much better calibrated
+    than a softmax of the cosines.
 
     References
     ----------
@@ -107,12 +107,7 @@ class OSLO(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import OSLO
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> oslo = OSLO(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> oslo.predict(query_X)
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -156,13 +151,7 @@ class OSLO(FewShotOpenSetClassifier):
         self.tol = tol
         self.likelihood = likelihood
         self.inlierness = inlierness
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> OSLOModel:
         lambda_z, lambda_xi = float(self.lambda_z), float(self.lambda_xi)

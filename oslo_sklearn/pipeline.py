@@ -20,7 +20,7 @@ class OpenSetPipeline(Pipeline):
 
     @available_if(_ends_in_a_method)
     def transduce(self, X):
-        """Transform the rows, and return everything about them out of one solve.
+        """Transform the rows, and return labels, scores and decisions from one solve.
 
         Parameters
         ----------
@@ -40,7 +40,7 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipelin
     """Build a pipeline that transforms ``query_X`` along with the support.
 
     Use it as ``pipe.fit(support_X, support_y, query_X=query_X)``. Transformers are fitted on the
-    support only; the query then goes through them on its way to the last step.
+    support only. Then they transform the query.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipelin
     Returns
     -------
     pipeline : OpenSetPipeline
-        A :class:`~sklearn.pipeline.Pipeline` that also has ``transduce``; ``score_samples``,
-        ``predict_proba`` and so on are those of its last step, as in any pipeline.
+        A :class:`~sklearn.pipeline.Pipeline` that also has ``transduce``. As in any pipeline,
+        ``score_samples``, ``predict_proba`` and so on are those of its last step.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipelin
 
     Notes
     -----
-    The old spelling ``Pipeline.fit(X, y, oslo__query_X=query_X)``, which scikit-learn accepts
-    while metadata routing is off, hands the query to the last step **untransformed** and says
-    nothing. That is why this helper insists on routing.
+    If metadata routing is off, scikit-learn accepts ``Pipeline.fit(X, y, oslo__query_X=query_X)``.
+    This passes the query to the last step **untransformed**, without a warning. That is why this
+    function needs routing.
 
     Examples
     --------

@@ -6,10 +6,10 @@ import numbers
 
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ._collections import or_by_adapter
+from ._sklearn import Interval, StrOptions
 from ._validation import check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
@@ -61,8 +61,8 @@ class CenterNormalize(_RowTransformer):
     .. math::
         x \mapsto \frac{x - c}{\|x - c\|}
 
-    This is what the estimators do by themselves (their parameters ``center`` and ``normalize``),
-    for use before other estimators or for features stored on disk.
+    The estimators of this package do this themselves (parameters ``center`` and ``normalize``). Use
+    this transformer before other estimators, or for features stored on disk.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class CenterNormalize(_RowTransformer):
     Notes
     -----
     Fit it on plenty of rows of the same kind, such as a base set of other classes. A pipeline fits
-    its transformers on the support only, and the mean of a few support rows is a poor centre:
-    give the pipeline's step a vector, or leave the centring to the estimator.
+    its transformers on the support only, and the mean of a few support rows is a poor centre. In a
+    pipeline, pass a vector as `center`, or leave the centring to the estimator.
 
     A row equal to the centre becomes zero, never NaN.
 
@@ -128,8 +128,8 @@ class CenterNormalize(_RowTransformer):
 class PowerTransform(_RowTransformer):
     r"""Raise features to a power, then scale rows to unit norm.
 
-    Non-negative features of a network are heavily skewed; a power below one makes them more alike
-    to Gaussian, on which many few-shot methods lean.
+    Non-negative features of a network are heavily skewed. A power below one makes them more
+    Gaussian, which many few-shot methods assume.
 
     .. math::
         x \mapsto \frac{(\max(x, 0) + \epsilon)^\beta}{\|(\max(x, 0) + \epsilon)^\beta\|}
@@ -152,8 +152,7 @@ class PowerTransform(_RowTransformer):
 
     Notes
     -----
-    It learns nothing but the number of features. Negative values are cut to zero, so it belongs
-    before any centring.
+    It learns only the number of features. Negative values become zero, so use it before centring.
 
     References
     ----------

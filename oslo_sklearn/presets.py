@@ -110,14 +110,14 @@ def paper_preset(name, n_shot, base_mean=None):
     ----------
     name : str
         The class's name or the study's ("KNNDetector" or "kNN", "BaselinePlusPlus", "Baseline++"
-        or "Finetune", "TIM" or "TIM-GD", ...); case and punctuation do not matter.
+        or "Finetune", "TIM" or "TIM-GD", ...). Case and punctuation do not matter.
     n_shot : int
-        Support rows per class. The study has settings for one shot, and for five, which serve any
-        greater number.
+        Support rows per class. The study has settings for one shot, and for five, which are also
+        used for any other number.
     base_mean : array-like of shape (n_features,), optional
-        Mean of the base data, which the study subtracts from the features of inductive methods,
-        detectors and EOL. Left out, theirs are not centred, which costs up to 3 points of AUROC.
-        The other methods centre on the task and ignore it.
+        Mean of the base data. The study subtracts it for inductive methods, detectors and EOL.
+        Without it, their rows are not centred, which costs up to 3 points of AUROC. The other
+        methods centre on the task and ignore it.
 
     Returns
     -------

@@ -45,12 +45,12 @@ class _Pool(NamedTuple):
 
 
 class FewShotOpenSetSplit(BaseCrossValidator):
-    r"""Draw few-shot tasks whose query also holds rows of classes without support.
+    r"""Draw few-shot tasks whose query also has rows of unknown classes.
 
-    A task draws ``n_way`` known classes and, for each, ``n_shot`` support rows and
-    ``n_query`` query rows; outliers from classes that the support does not show are added to
-    the query. Classes and rows are drawn uniformly without replacement within a task, so
-    support and query are always disjoint. Tasks are independent of each other.
+    A task has ``n_way`` known classes, with ``n_shot`` support rows and ``n_query`` query rows of
+    each. The query also has outliers: rows of classes that are not in the support. Within a task,
+    classes and rows are drawn uniformly without replacement, so support and query are always
+    disjoint. Tasks are independent of each other.
 
     Parameters
     ----------
@@ -72,32 +72,30 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         Outliers per open class; None means `n_query`. It sets the share of outliers,
         ``n_open * n_open_query / (n_way * n_query + n_open * n_open_query)``.
     dirichlet : float, default=None
-        None gives every known class `n_query` query rows. A number a > 0 draws the known
-        classes' shares of the query from a symmetric Dirichlet distribution with
-        concentration a (Veilleux et al. use 2): the smaller, the more imbalanced, and a class
-        may get none. See Notes.
+        None gives every known class `n_query` query rows. With a number a > 0, the shares of the
+        known classes are drawn from a symmetric Dirichlet distribution with concentration a
+        (Veilleux et al. use 2). A smaller number makes classes more uneven, and a class may get
+        no rows. See Notes.
     n_present : int, default=None
         How many of the known classes occur in the query; the others have support rows only.
         None means all of them. With `dirichlet`, a number also gives each class that occurs at
         least one row.
     random_state : int, RandomState instance, Generator instance or None, default=0
-        An integer gives the same tasks on every call and on every machine. From a RandomState
-        or a Generator a new seed is drawn on each call, so that each call gives new tasks;
-        None draws it from NumPy's global RandomState.
+        An integer gives the same tasks on every call and on every machine. A RandomState or a
+        Generator gives new tasks on each call. None uses NumPy's global RandomState.
 
     Notes
     -----
     With `dirichlet`, a task draws :math:`p \sim \mathrm{Dir}(a, \dots, a)` and class k gets
     :math:`p_k \cdot \mathtt{n\_way} \cdot \mathtt{n\_query}` query rows, rounded by largest
-    remainders so that the total is always ``n_way * n_query`` (``n_present * n_query``, where
-    fewer classes occur). What a class has no rows for goes to the others in proportion to their
-    shares. Open classes stay balanced: no method models them one by one, and a fixed share of
-    outliers keeps precision comparable between tasks. Outliers of unequal classes are what
-    ``open_set="broad"`` gives.
+    remainders, so that the total is always ``n_way * n_query`` (``n_present * n_query`` if fewer
+    classes occur). If a class has too few rows, the others get the rest, in proportion to their
+    shares. Open classes stay even, so that the share of outliers is fixed and precision can be
+    compared between tasks. Use ``open_set="broad"`` for outliers of uneven classes.
 
-    Task t depends on the seed, on t and on the class sizes only: raising `n_tasks` adds tasks
-    and changes none, and renaming classes in the same sort order changes nothing. `n_present`
-    changes neither the support nor the outliers.
+    Task t depends only on the seed, on t and on the sizes of the classes. A larger `n_tasks` adds
+    tasks and does not change the others. New names of classes in the same sort order change
+    nothing. `n_present` changes neither the support nor the outliers.
 
     References
     ----------
@@ -234,7 +232,9 @@ class FewShotOpenSetSplit(BaseCrossValidator):
             raise ValueError("y must be the class labels of the rows; got None.")
         labels, codes = encode_labels(y)
         if X is not None and _n_rows(X) != len(codes):
-            raise ValueError(f"X and y must have as many rows; got {_n_rows(X)} and {len(codes)}.")
+            raise ValueError(
+                f"X and y must have the same number of rows; got {_n_rows(X)} and {len(codes)}."
+            )
         sizes = np.bincount(codes, minlength=len(labels))
         self._check_sizes(labels, sizes)
         starts = np.cumsum(sizes) - sizes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -16,11 +17,21 @@ ROOT = PACKAGE.parent
 # From the first layer to the last. Every module or package directly below `oslo_sklearn` stands in
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
-    {"_version", "_text", "_files", "_optional", "_devices", "_decision", "_threshold"},
-    {"_probabilities", "exceptions"},
+    {
+        "_version",
+        "_text",
+        "_files",
+        "_optional",
+        "_progress",
+        "_devices",
+        "_decision",
+        "_threshold",
+        "_sklearn",
+    },
+    {"exceptions"},
     {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
-    {"_results", "metrics", "tasks"},
+    {"_results", "_open_set", "metrics", "tasks"},
     {"_solving", "_dask", "training"},
     {"_collections"},
     {"base", "preprocessing"},
@@ -105,6 +116,21 @@ def test_no_package_imports_private_modules_of_another():
     assert not private
 
 
+def test_private_names_of_scikit_learn_have_one_place():
+    """They may change in any release: then one module is mended."""
+    users = {
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        for whole in [f"{getattr(node, 'module', None) or ''}.{alias.name}".strip(".").split(".")]
+        if not getattr(node, "level", 0) and whole[0] == "sklearn"
+        if any(part.startswith("_") for part in whole)
+    }
+    assert users == {"oslo_sklearn._sklearn"}
+
+
 def test_no_cycles():
     """Not even of imports inside functions: each module can be read after those it imports."""
     # A package's own modules name it to reach their neighbours.
@@ -124,6 +150,19 @@ def test_solvers_are_pure():
     assert roots <= set(sys.stdlib_module_names) | {
         *("oslo_sklearn", "numpy", "torch", "scipy", "numba", "threadpoolctl")
     }
+
+
+def test_versions_of_python_agree():
+    """In setup.cfg, which tests/versions.sh reads, and in the workflow."""
+    config = (ROOT / "setup.cfg").read_text()
+    declared = re.findall(r"Programming Language :: Python :: (3\.\d+)", config)
+    assert f"python_requires = >={declared[0]}\n" in config
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    (matrix,) = re.findall(r"version: \[(.*)\]", workflow)
+    assert matrix == ", ".join([*(f'"{version}"' for version in declared), "oldest"])
+    assert f"'oldest' && '{declared[0]}'" in workflow
+    target = f'target-version = "py{declared[0].replace(".", "")}"'
+    assert target in (ROOT / "pyproject.toml").read_text()
 
 
 def test_files_stay_small():

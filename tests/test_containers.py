@@ -172,3 +172,14 @@ def test_the_result_is_a_frame_with_the_index_that_was_passed_in():
     plain = fitted.transduce(query.to_numpy())
     assert set(plain) == {"labels", "proba", "outlierness", "is_outlier"}
     assert list(plain.to_frame().index) == list(range(6))
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Int8", "boolean"])
+def test_labels_of_pandas_own_types_stay_what_they_are(dtype):
+    task = make_task(n_way=2)
+    labels = pd.Series(task.support_y).astype(dtype)
+    classes = OSLO().fit(task.support_X, labels).classes_
+    assert classes.dtype.kind == ("b" if dtype == "boolean" else "i")
+    labels[0] = pd.NA
+    with pytest.raises(ValueError, match=r"support_y contains NaN.*row 0"):
+        OSLO().fit(task.support_X, labels)

@@ -375,9 +375,9 @@ def test_the_extra_is_named_where_dask_is_broken(task, monkeypatch):
     oslo = OSLO().fit(*task[:3])
     query = da.from_array(task.query_X)
     monkeypatch.setitem(sys.modules, "dask.array", None)
-    with pytest.raises(ImportError, match=r"pip install oslo_sklearn\[dask\]"):
+    with pytest.raises(ImportError, match=r"pip install \"\.\[dask\]"):
         oslo.predict(query)
-    with pytest.raises(ImportError, match=r"pip install oslo_sklearn\[dask\]"):
+    with pytest.raises(ImportError, match=r"pip install \"\.\[dask\]"):
         oslo.fit(*task[:2], query)
 
 

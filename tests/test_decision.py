@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 from oslo_sklearn import OSLO, all_estimators
-from oslo_sklearn._decision import Contamination, Otsu, Scores, Zero, _between
-from oslo_sklearn._threshold import mark_outliers
+from oslo_sklearn._decision import Contamination, CountedScores, Otsu, Scores, Zero, _between
+from oslo_sklearn._threshold import check_label_kind, mark_outliers
 from oslo_sklearn.base import FewShotOpenSetClassifier
 
 SCORES = arrays(np.float64, st.integers(2, 40), elements=st.floats(-50, 50, width=16))
@@ -31,6 +31,32 @@ def test_otsu_minimises_the_variance_within(scores):
     assert within_variance(scores, threshold) <= best + 1e-9 * (1 + best)
     neighbours = scores[scores <= threshold].max(), scores[scores > threshold].min()
     assert threshold == pytest.approx(np.mean(neighbours))
+
+
+@given(SCORES, st.floats(0, 1, exclude_max=True))
+def test_counted_scores_stand_for_as_many_rows(scores, share):
+    counted = CountedScores(*np.unique(scores, return_counts=True))
+    rule = Contamination(share)
+    assert rule.split(counted) == rule.split(Scores(scores).counted())
+    if len(counted.values) > 1:
+        found, expected = (Otsu().split(one) for one in (counted, Scores(scores).counted()))
+        spread = within_variance(scores, expected)
+        assert within_variance(scores, found) == pytest.approx(spread, rel=1e-9, abs=1e-9)
+
+
+def test_otsu_keeps_ties_together():
+    for scores in ([0, 1, 1, 1, 1, 5], [0, 4, 4, 4, 4, 5], [-1, 0, 0, 0, 1], [0, 0, 3, 3]):
+        threshold = Otsu().threshold(Scores(scores))
+        assert threshold not in scores
+        assert 0 < (np.array(scores) > threshold).sum() < len(scores)
+
+
+def test_contamination_at_its_ends():
+    scores = Scores([3.0, 1.0, 2.0]).counted()
+    assert Contamination(0.0).split(scores) == Contamination(0.16).split(scores) == np.inf
+    assert Contamination(0.17).split(scores) == 2.5
+    assert Contamination(0.83).split(scores) == 1.5
+    assert Contamination(0.84).split(scores) == -np.inf
 
 
 @given(SCORES, st.floats(0, 1, exclude_max=True))
@@ -122,6 +148,21 @@ def test_outlier_labels_are_widened_never_cut(labels, outlier_label, dtype):
     assert predicted.dtype == np.dtype(dtype)
     assert (predicted == outlier_label).sum() == 2
     assert set(predicted.tolist()) <= {*np.asarray(labels).tolist(), outlier_label}
+
+
+def test_the_first_class_is_the_example_of_a_label():
+    for labels in (np.array(["a"], object), np.array(["a", "b"], object)):
+        check_label_kind("none", labels)
+        with pytest.raises(ValueError, match=r"outlier_label=3 must have .*, like 'a'\.$"):
+            check_label_kind(3, labels)
+
+
+def test_a_score_at_the_threshold_is_no_outlier(task):
+    oslo = OSLO(outlier_label=-1).fit(*task[:3])
+    at, above = np.argsort(oslo.outlierness_)[-2:]
+    oslo.set_params(threshold=float(oslo.outlierness_[at]))
+    assert oslo.transduce(task.query_X).is_outlier.sum() == 1
+    np.testing.assert_array_equal(np.flatnonzero(oslo.predict(task.query_X) == -1), [above])
 
 
 def test_marking_leaves_the_labels_alone():

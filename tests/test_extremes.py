@@ -88,6 +88,8 @@ def test_opposite_rows_near_the_bound(dtype):
         AdaptiveOSLO(ridge=1e-7),
         AdaptiveOSLO(ridge=1e-300),
         AdaptiveOSLO(temperature=1e-300),
+        AdaptiveOSLO(support_weight=1e300),
+        EOL(outlier_share=5e-324),
         EOL(learning_rate=1e12),
         TIM(learning_rate=1e300),
         RPL(learning_rate=1e12, random_state=0),

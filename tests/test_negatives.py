@@ -80,7 +80,7 @@ def test_without_an_outlier_label_they_are_a_class():
 
 @pytest.mark.parametrize("method", [OSLO, SimpleShot, KNNDetector])
 def test_negatives_alone_are_refused(method):
-    with pytest.raises(ValueError, match="support_y holds nothing but outlier_label=-1"):
+    with pytest.raises(ValueError, match="support_y has only outlier_label=-1"):
         method(outlier_label=-1).fit(NEGATIVES, [-1] * 4, TASK.query_X)
 
 
@@ -93,3 +93,22 @@ def test_beside_a_single_class_they_stay_unknown():
     assert not without.transduce(NEGATIVES).is_outlier.all()
     assert adaptive.transduce(NEGATIVES).is_outlier.all()
     assert 0 < adaptive.outlier_share_ < 1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.05, 0.001])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_share_that_is_too_small_gives_way(share, large, monkeypatch):
+    monkeypatch.setattr("oslo_sklearn.adaptive._is_large", lambda *task: large)
+    task = make_task(n_shot=5, n_open=4)
+    is_marked = np.zeros(len(task.query_X), bool)
+    is_marked[np.flatnonzero(task.query_y == 8)[:5]] = True
+    marked, query = task.query_X[is_marked], task.query_X[~is_marked]
+    support = np.concatenate([task.support_X, marked])
+    labels = np.concatenate([task.support_y, np.full(5, -1)])
+    adaptive = AdaptiveOSLO(share, outlier_label=-1).fit(support, labels, query)
+    assert adaptive.transduce(marked).is_outlier.all()
+    assert adaptive.transduce(query).is_outlier[task.query_y[~is_marked] == 8].all()
+    if share == 0.3:
+        assert adaptive.outlier_share_ == share
+    else:
+        assert adaptive.outlier_share_ == pytest.approx(55 / 130, abs=0.1)

@@ -45,7 +45,7 @@ def test_a_narrow_query_warns(pile):
     X, y = make_features()
     (message,) = messages(OSLO(), *task_of(pile, X, y))
     assert f"Most of the {len(pile.known)} classes" in message
-    assert "use AdaptiveOSLO()" in message
+    assert "Use AdaptiveOSLO()" in message
 
 
 @pytest.mark.parametrize("n_shot", [1, 5])

@@ -105,6 +105,12 @@ def check_promises_are_kept_in_every_cell():
             assert max(realised) <= 100 * float(alpha) + 1.5, (control, alpha)
 
 
+def check_the_page_says_which_classes_its_tables_are_of():
+    page = (RESULTS.parent / "guide" / "decisions.rst").read_text(encoding="utf-8")
+    is_val = conformal_tables.distinct(RATES, "classes") == ["val"]
+    assert ("are of validation classes. AdaptiveOSLO's rows" in page) == is_val
+
+
 def check_unknown_rows_are_found():
     if conformal_tables.distinct(RATES, "classes") != ["novel"]:
         print("not checked, the csv file is of validation classes: how many unknown are found")

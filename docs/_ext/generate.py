@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from quality import USE_WHEN, quality
 
 import oslo_sklearn
 from oslo_sklearn.base import FewShotOpenSetClassifier
@@ -104,30 +105,39 @@ def describe_methods() -> list[dict]:
 
 
 def methods_table() -> str:
-    """The table over `all_estimators()` in reStructuredText."""
+    """The table over `all_estimators()` in reStructuredText, recommended methods first."""
     lines = [
         ".. list-table::",
         "   :header-rows: 1",
         "   :class: methods-table",
+        "   :widths: 17 33 13 13 13 11",
         "",
-        "   * - Method",
-        "     - Family",
-        "     - Needs the query",
-        "     - Needs base data",
-        "     - Batch-dependent",
-        "     - Cost of a task",
+        *_line("Method", "Use it when", "Accuracy", "AUROC", "Needs", "Cost"),
     ]
-    methods = sorted(describe_methods(), key=lambda row: (row["family"], row["name"]))
-    for row in methods:
-        lines += [
-            f"   * - :class:`~oslo_sklearn.{row['name']}`",
-            f"     - {row['family']}",
-            f"     - {_yes(row['needs_query'])}",
-            f"     - {_yes(row['needs_base'])}",
-            f"     - {_yes(row['batch_dependent'])}",
-            f"     - {_duration(row['seconds'])}",
-        ]
+    found = quality()
+    for row in sorted(describe_methods(), key=_reading_order):
+        name = row["name"]
+        scores = found.get(name, {})
+        lines += _line(
+            f":class:`~oslo_sklearn.{name}`",
+            USE_WHEN.get(name, "–"),
+            scores.get("accuracy", "–"),
+            scores.get("auroc", "–"),
+            "base classes" if row["needs_base"] else "query" if row["needs_query"] else "–",
+            _duration(row["seconds"]),
+        )
     return "\n".join(lines) + "\n"
+
+
+def _line(first, *others) -> list[str]:
+    return [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+
+
+def _reading_order(row):
+    """The order of `USE_WHEN`, then the rest by name."""
+    names = list(USE_WHEN)
+    name = row["name"]
+    return (names.index(name) if name in names else len(names)), name
 
 
 def _describe(name: str, cls: type) -> dict:
@@ -182,10 +192,6 @@ def _small_task(n_way=5, n_open=5, n_query=15, n_features=640):
         for codes in (support_y, labels)
     )
     return support_X, support_y, query_X
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "–"
 
 
 def _duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-FIGURES = ("roc_1shot", "oscr_1shot", "scores", "map")
+FIGURES = ("table_roc_1shot", "table_oscr_1shot", "table_scores", "table_map", "labelling_5shot")
 LARGEST = 100_000  # bytes of a file that may be committed
 
 
@@ -18,7 +18,7 @@ def collect(name, report):
         if not path.stem.endswith("_rows"):
             shutil.copy(path, HERE / f"{name}_{path.name}")
     for kind in FIGURES:
-        for path in sorted((report / "figures").glob(f"table_{kind}*.svg")):
+        for path in sorted((report / "figures").glob(f"{kind}*.svg")):
             shutil.copy(path, HERE / f"{name}_{path.name}")
 
 

@@ -16,13 +16,12 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     .. math::
         -\frac{1}{|S|} \sum_{i \in S} \log p_{i y_i}
 
-    A row that no class claims with confidence is an outlier: the score is minus the
-    largest probability.
+    The score is minus the largest probability: a row without a clear class is an outlier.
 
     Parameters
     ----------
     temperature : float, default=10.0
-        What cosines are multiplied by, T.
+        The factor T of the cosines.
     learning_rate : float, default=1e-4
         Step size of Adam.
     max_iter : int, default=100
@@ -33,17 +32,16 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The last prototypes; only their directions matter.
+        The last prototypes. Only their directions matter.
     objective_ : ndarray of shape (max_iter,)
         The loss after each step.
 
     Notes
     -----
-    The paper tunes a randomly started layer by stochastic
-    gradient descent; starting at the class means (as a cosine classifier's weights should be)
-    takes the randomness out. A temperature of 1, which OSLO's paper used with one shot, tells
-    outliers apart better (by 2 to 6 points of AUROC on real features), but its probabilities are
-    nearly even.
+    The paper starts the layer at random and tunes it by stochastic gradient descent. Here it starts
+    at the class means, so nothing is random. OSLO's paper uses a temperature of 1 at one shot. It
+    ranks outliers better (by 2 to 6 points of AUROC on real features), but its probabilities are
+    nearly uniform.
 
     References
     ----------
@@ -51,12 +49,7 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import BaselinePlusPlus
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> classifier = BaselinePlusPlus().fit(support_X, ["cat", "dog"])
     >>> classifier.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -80,10 +73,4 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
         self.temperature = temperature
         self.learning_rate = learning_rate
         self.max_iter = max_iter
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

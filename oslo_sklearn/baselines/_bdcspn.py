@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.geometry import unit_rows
@@ -18,21 +18,21 @@ from ..solvers.scores import msp_score
 class BDCSPN(FewShotOpenSetClassifier):
     r"""BD-CSPN: class means rectified by a shifted, pseudo-labelled query.
 
-    The query is moved onto the support's mean, which diminishes the bias between the two, and
-    each of its rows takes the label of the nearest class mean :math:`c_k`. Prototypes are then
+    The query is shifted so that its mean is that of the support. This reduces the bias between the
+    two. Each query row gets the label of the nearest class mean :math:`c_k`. The prototypes are
 
     .. math::
         \mu_k = \frac{\sum_{i \in S \cup Q, \hat y_i = k} e^{\cos(x_i, c_k)} x_i}
                      {\sum_{i \in S \cup Q, \hat y_i = k} e^{\cos(x_i, c_k)}},
 
-    and the query, where it was before the shift, is classified by
+    and the query, without the shift, is classified by
     :math:`p_{ik} \propto \exp(T \cos(x_i, \mu_k))`. The score is minus the largest
     probability.
 
     Parameters
     ----------
     temperature : float, default=10.0
-        What cosines are multiplied by, T. Labels do not depend on it.
+        The factor T of the cosines. Labels do not depend on it.
     @parameters
 
     Attributes
@@ -43,8 +43,8 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Weights are the bare exponentials: the paper's softmax over classes is not taken, as in the
-    code that made the OSLO paper's table. That table has a temperature of 1 and not 10.
+    The weights are the exponentials themselves, without the paper's softmax over classes. The code
+    of OSLO's paper does the same. Its table has a temperature of 1, not 10.
 
     References
     ----------
@@ -52,12 +52,7 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import BDCSPN
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> bdcspn = BDCSPN().fit(support_X, ["cat", "dog"], query_X)
     >>> bdcspn.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -84,13 +79,7 @@ class BDCSPN(FewShotOpenSetClassifier):
         dtype=None,
     ):
         self.temperature = temperature
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         prototypes = rectify_prototypes(*task)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._docs import shared_docs
+from .._sklearn import Interval, StrOptions
 from ..base import Answer, Solution
 from ..solvers.prototype_descent import (
     AffineHead,
@@ -42,8 +42,8 @@ class EOL(PrototypeDescentClassifier):
 
     with the shares relative to those expected, :math:`u_k = c \, \overline{p_k} / (1 - b)` and
     :math:`u_o = (1 - \overline{\pi}) / b` (bars are means over the query). After the last step,
-    the prototypes that tell classes apart are refined once, to the means of all rows weighted by
-    :math:`p`; the inlierness stays that of the unrefined ones.
+    the prototypes for the labels are refined once: they become the means of all rows, weighted by
+    :math:`p`. The inlierness does not change.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class EOL(PrototypeDescentClassifier):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The refined prototypes; only their directions matter.
+        The refined prototypes. Only their directions matter.
     objective_ : ndarray of shape (max_iter,)
         The loss after each step.
     inlierness_ : ndarray of shape (n_query,)
@@ -72,15 +72,13 @@ class EOL(PrototypeDescentClassifier):
 
     Notes
     -----
-    EOL is told the share of outliers and relies on balanced classes, neither of which `OSLO`
-    knows: its lead on balanced benchmarks is in part that knowledge. Its authors set b from the
-    true share.
+    EOL is told the share of outliers, and assumes even classes. `OSLO` knows neither. This is part
+    of EOL's lead on balanced benchmarks. Its authors set b from the true share.
 
-    With the published factor, the number of shots, the share of inliers that the loss aims at
-    depends on how many labelled rows there are. On real features (validation classes, 5-way,
-    1-shot) ``"classes"`` raises AUROC from 81 to 96 and from 77 to 92; at 5 shots of a 5-way
-    task the two are the same. ``predict_proba`` is :math:`p` of the refined prototypes divided by
-    :math:`\pi`.
+    The published factor is the number of shots. With it, the share of inliers that the loss aims at
+    depends on the number of labelled rows. On real features (validation classes, 5-way, 1-shot),
+    ``"classes"`` raises AUROC from 81 to 96 and from 77 to 92. With 5 shots and 5 classes, both are
+    the same. ``predict_proba`` is :math:`p` of the refined prototypes divided by :math:`\pi`.
 
     References
     ----------
@@ -89,12 +87,7 @@ class EOL(PrototypeDescentClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import EOL
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> eol = EOL(outlier_share=1 / 3, contamination=1 / 3, outlier_label="new")
     >>> eol.fit(support_X, ["cat", "dog"], query_X).predict(query_X)
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -130,13 +123,7 @@ class EOL(PrototypeDescentClassifier):
         self.temperature = temperature
         self.learning_rate = learning_rate
         self.max_iter = max_iter
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _head(self):
         return AffineHead(float(self.temperature), float(self.outlier_share))

@@ -80,9 +80,9 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     ):
         """Train the head on labelled rows of base classes, which no later task contains.
 
-        Training ends after ``n_episodes``, or earlier when ``patience`` checks in a row found no
-        better loss on held-out episodes; the head of the best check is kept. There is a check
-        every 25 steps, and one before the first.
+        Training ends after ``n_episodes``, or after ``patience`` checks in a row without a better
+        loss on held-out episodes. The head of the best check is kept. There is a check before the
+        first step, and one every 25 steps.
 
         Parameters
         ----------
@@ -98,8 +98,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
             Show a bar with the running loss and the held-out accuracy, on terminals and in
             notebooks.
         checkpoint_path : str or path-like, optional
-            File in which to keep the state of the training from check to check, and from which
-            to continue if it is there. It is replaced as a whole, never written in place.
+            File for the state of the training at each check. If it exists, training continues
+            from it.
         validation : tuple (X, y), optional
             Rows and labels of classes to check on. None: a fifth of the base classes, at least
             as many as an episode has, is held out.

@@ -6,9 +6,9 @@ import numbers
 
 import torch
 import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, Solution
 from ..solvers.attention import (
     SetAttention,
@@ -62,17 +62,19 @@ class AttentionClassifier(EpisodicClassifier):
 
 @shared_docs
 class FEAT(AttentionClassifier):
-    r"""FEAT: class means that look at each other before rows are compared with them.
+    r"""FEAT: class means are adapted to each other by attention.
 
-    With :math:`P` the class means of the support, one attention head makes
+    With :math:`P` the class means of the support, one attention head computes
 
     .. math::
-        \phi(P) = \mathrm{LayerNorm}\bigl(P + \mathrm{fc}(\mathrm{softmax}(
-        P W_q (P W_k)^T / \sqrt d)\, P W_v)\bigr), \qquad
-        p_{ik} \propto \exp(-\|x_i - \phi(P)_k\|^2 / T).
+        \begin{split}
+        \phi(P) &= \mathrm{LayerNorm}\bigl(P + \mathrm{fc}(\mathrm{softmax}(
+        P W_q (P W_k)^T / \sqrt d)\, P W_v)\bigr), \\
+        p_{ik} &\propto \exp(-\|x_i - \phi(P)_k\|^2 / T).
+        \end{split}
 
-    The head is trained once by :meth:`fit_base` on episodes of base classes. A row that no class
-    claims with confidence is an outlier: the score is minus the largest probability.
+    The head is trained once by :meth:`fit_base` on episodes of base classes. The score is
+    minus the largest probability: a row without a clear class is an outlier.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ class FEAT(AttentionClassifier):
         published checkpoint. None: the one that :meth:`fit_base` trains. ``"untrained"``: no
         attention, :math:`\phi(P) = P`.
     temperature : float, default=64.0
-        What squared distances are divided by, T, in training and after it.
+        The divisor T of squared distances, in training and afterwards.
     @parameters
 
     Attributes
@@ -90,21 +92,20 @@ class FEAT(AttentionClassifier):
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
     head_ : Head
-        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
-        and ``FEAT(head=trained.head_)`` survives `clone`, which drops what was trained.
+        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
+        changed. ``FEAT(head=trained.head_)`` keeps it in `clone`.
     training_curve_ : ndarray of shape (n_checks, 4)
         Step, training loss, held-out loss and held-out accuracy at each check of the training.
 
     Notes
     -----
-    Feature-level: the published method also tunes the backbone, here only the head is trained.
-    Training starts at nearest-mean classification around the mean of the base rows: the
-    attention's output at zero, and biases that subtract that mean before the layer
-    normalisation and add it after; the gain starts where logits are 10 times the cosines,
-    whatever the scale of the features. The paper's auxiliary contrastive loss is left out.
-    Published checkpoints are read with their names and shapes checked; a backbone beside the
-    head (``encoder.``) is left aside. The authors of the open-set study used a temperature of 1,
-    at which probabilities of raw features saturate.
+    Here only the head is trained. The published method also tunes the backbone.
+    Training starts as nearest-mean classification, centred on the mean of the base rows: the output
+    of the attention is zero, and biases subtract the mean before the layer normalisation and add it
+    afterwards. The gain starts where logits are 10 times the cosines, for any scale of the
+    features. The paper's auxiliary contrastive loss is left out. Names and shapes of published
+    checkpoints are checked; a backbone in the file (``encoder.``) is ignored. The authors of the
+    open-set study used a temperature of 1, with which the probabilities of raw features saturate.
 
     References
     ----------
@@ -140,13 +141,7 @@ class FEAT(AttentionClassifier):
     ):
         self.head = head
         self.temperature = temperature
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
         logits = self._logits(rows, state["adapted"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.laplacian import replay_laplacian, solve_laplacian
@@ -29,13 +28,13 @@ class LaplacianShot(FewShotOpenSetClassifier):
     Parameters
     ----------
     lambda_laplacian : float, default=0.7
-        Weight of the neighbours. The paper tunes it; it takes less with more shots.
+        Weight of the neighbours. The paper tunes it, with smaller values for more shots.
     n_neighbors : int, default=3
         Neighbours including the row itself; 3 means two others.
     max_iter : int, default=20
         Largest number of steps.
     tol : float, default=1e-6
-        Stop when the energy's relative change is at most this.
+        Stop when the relative change of the energy is at most this.
     @parameters
 
     Attributes
@@ -44,18 +43,18 @@ class LaplacianShot(FewShotOpenSetClassifier):
     prototypes_ : ndarray of shape (n_classes, n_features)
         The rectified prototypes.
     objective_ : ndarray of shape (max_iter,)
-        The energy after each step; it stays where it was once ``tol`` is reached.
+        The energy after each step. It does not change after ``tol`` is reached.
     converged_ : bool
         Whether ``tol`` was reached.
 
     Notes
     -----
-    Fitted with a query, the estimator keeps that query: a row's neighbours are found in it. A row
-    within a relative distance of 1e-6 of a query row is that row and gets its answer; a new one
-    follows its nearest query rows without moving them.
+    An estimator that was fitted with a query keeps it, to find the neighbours of a row. A row
+    within a relative distance of 1e-6 of a query row gets the answer of that row. A new row follows
+    its nearest query rows and does not change them.
 
-    Unlike the energy's usual form the neighbourhood is not made symmetric and the unary term is
-    not halved, as in the authors' code.
+    As in the authors' code, and unlike the usual form of the energy, the neighbourhood is not made
+    symmetric and the unary term is not halved.
 
     References
     ----------
@@ -63,12 +62,7 @@ class LaplacianShot(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import LaplacianShot
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> laplacian = LaplacianShot().fit(support_X, ["cat", "dog"], query_X)
     >>> laplacian.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -104,13 +98,7 @@ class LaplacianShot(FewShotOpenSetClassifier):
         self.n_neighbors = n_neighbors
         self.max_iter = max_iter
         self.tol = tol
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _graph(self) -> dict:
         return {"n_neighbors": self.n_neighbors - 1, "weight": float(self.lambda_laplacian)}

@@ -6,11 +6,12 @@ import numbers
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
+from ..solvers.pool_gram import one_blas_thread
 from ..solvers.scores import msp_score
 
 
@@ -18,24 +19,23 @@ from ..solvers.scores import msp_score
 class LRICI(FewShotOpenSetClassifier):
     r"""LR-ICI: a logistic regression that trains itself on its most credible predictions.
 
-    How credible a pseudo-label is shows in a linear model of all one-hot labels :math:`Y` on the
-    rows' principal components :math:`E`, in which every row may buy an offset of its own,
+    The credibility of a pseudo-label comes from a linear model of all one-hot labels :math:`Y` on
+    the principal components :math:`E` of the rows. In this model every row may have an offset,
 
     .. math::
         \min_{\beta, \gamma} \tfrac12 \|Y - E \beta - \gamma\|^2 + \lambda \sum_i \|\gamma_i\|.
 
     Rows whose offset :math:`\gamma_i` stays zero under a small penalty :math:`\lambda` agree with
-    the rest. Each round predicts the query, walks from the smallest penalty to the largest to
-    take the first few rows of each predicted class, and fits the regression anew, until all rows
-    are in. The score is minus the largest probability.
+    the rest. Each round predicts the query, takes the first few rows of each predicted class (from
+    the smallest penalty to the largest), and fits the regression again, until all rows are used.
+    The score is minus the largest probability.
 
     Parameters
     ----------
     C : float, default=20.0
         Inverse penalty of the logistic regression, as in `sklearn.linear_model`.
     n_components : int, default=50
-        Principal components of support and query that credibility is judged on; fewer where
-        the rows do not have as many.
+        Number of principal components of support and query, or as many as the rows have.
     n_select : int, default=5
         Rows of each predicted class that are taken in a round.
     @parameters
@@ -46,13 +46,11 @@ class LRICI(FewShotOpenSetClassifier):
 
     Notes
     -----
-    The penalties are 100, down to a thousandth of the one under which all offsets are zero. They
-    are walked from the largest, and only until no class has more candidates left than it may
-    give: what follows would decide in which order those are taken, but for the rare row whose
-    offset returns to zero under a still smaller penalty, which is not looked for. The principal
-    components are exact, where the authors' code draws them at random. Rows are few and the
-    selection is sequential: this method computes on the CPU, in double precision, and its time
-    grows with the cube of the number of rows.
+    There are 100 penalties, from the one under which all offsets are zero down to a thousandth of
+    it. The path starts at the largest, and stops when no class has more candidates than it needs.
+    Smaller penalties would matter only for a rare row whose offset becomes zero again. The
+    principal components are exact; the authors' code computes them at random. This method runs on
+    the CPU, in double precision. Its time grows with the cube of the number of rows.
 
     References
     ----------
@@ -60,12 +58,7 @@ class LRICI(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import LRICI
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> lrici = LRICI().fit(support_X, ["cat", "dog"], query_X)
     >>> lrici.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -98,26 +91,16 @@ class LRICI(FewShotOpenSetClassifier):
         self.C = C
         self.n_components = n_components
         self.n_select = n_select
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         tasks = zip(*(tensor.cpu().numpy() for tensor in task[:3]), strict=True)
-        solved = [
-            solve_ici(
-                *arrays,
-                task.n_classes,
-                C=float(self.C),
-                n_components=self.n_components,
-                n_select=self.n_select,
-            )
-            for arrays in tasks
-        ]
+        settings = {"n_components": self.n_components, "n_select": self.n_select}
+        # Its many products are small: threads would wait for each other most of the time.
+        with one_blas_thread():
+            solved = [
+                solve_ici(*arrays, task.n_classes, C=float(self.C), **settings) for arrays in tasks
+            ]
         coef = np.stack([regression.coef for regression, _ in solved])
         intercept = np.stack([regression.intercept for regression, _ in solved])
         state = {"coef": coef, "intercept": intercept}

@@ -6,9 +6,9 @@ import numbers
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, euclidean_distances, unit_rows
 from ..solvers.scores import probability
@@ -17,7 +17,7 @@ from ..solvers.weibull import fit_tails, unknown_activation
 
 @shared_docs
 class OpenMax(FewShotOpenSetClassifier):
-    r"""OpenMax: rows in the tail of their distances to class means feed an unknown class.
+    r"""OpenMax: an unknown class for rows that are unusually far from the class means.
 
     A Weibull distribution :math:`F_k` is fitted to the largest distances between class
     :math:`k`'s rows and its mean :math:`\mu_k`. Of the activations
@@ -54,21 +54,20 @@ class OpenMax(FewShotOpenSetClassifier):
 
     Notes
     -----
-    A tail needs more rows than a few shots have. A class with fewer rows than ``tail_size`` takes
-    a pooled one: of ``base_distances``, stretched by how far the mean of a few rows strays; else
-    of the distances from support rows to the other classes' means, each class being an unknown to
-    the others. A single class has only its own distances, and with one row no tail: the score is
-    then minus the activation. Since a row pulls its class mean towards itself, distances within
-    a class are to the mean of the class's other rows.
+    A few shots are too few for a tail. A class with fewer rows than ``tail_size`` uses a pooled
+    tail: that of ``base_distances``, stretched because the mean of a few rows is inexact; or else
+    that of the distances from support rows to the means of other classes. A single class has only
+    its own distances. With one row it has no tail, and the score is minus the activation. Distances
+    within a class are measured to the mean of the other rows of the class, because a row pulls its
+    class mean towards itself.
 
-    Ranks count from zero, as in the authors' code: in the paper's formula they count from one,
-    and a single class would never lose anything. Activations are shifted to be positive, so that
-    a weight below one always lowers them. ``predict`` and ``predict_proba`` are closed-set and
-    read the activations before they are revised, which would rank an outlier's nearest class
-    last.
+    Ranks count from zero, as in the authors' code. In the paper's formula they count from one, and
+    a single class would never lose anything. Activations are shifted to be positive, so that a
+    weight below one always lowers them. ``predict`` and ``predict_proba`` are closed-set and use
+    the activations before they are revised.
 
-    The OSLO paper's table has no tails (``tail_size=None``); its probabilities are those of the
-    known classes among all :math:`K + 1`, here they are scaled to sum to 1.
+    The table of OSLO's paper has no tails (``tail_size=None``). Its probabilities are those of the
+    known classes among all :math:`K + 1`. Here they sum to 1.
 
     References
     ----------
@@ -76,12 +75,7 @@ class OpenMax(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import OpenMax
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> openmax = OpenMax(outlier_label="new", contamination=1 / 3)
     >>> openmax.fit(support_X, ["cat", "dog"], query_X).predict(query_X)
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -115,13 +109,7 @@ class OpenMax(FewShotOpenSetClassifier):
         self.alpha = alpha
         self.base_distances = base_distances
         self.temperature = temperature
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _check_base_distances(self) -> torch.Tensor | None:
         if self.base_distances is None:

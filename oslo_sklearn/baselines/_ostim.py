@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer
 from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
 from ..solvers.scores import outlier_probability
@@ -18,7 +18,7 @@ from ._prototype_descent import PrototypeDescentClassifier
 class OSTIM(PrototypeDescentClassifier):
     r"""Open-Set Transductive Information Maximisation.
 
-    TIM with one class more, for outliers, whose logit is high where a row resembles no class.
+    TIM with one more class, for outliers. Its logit is high if a row resembles no class.
 
     With :math:`m` the mean of support and query, the logits are
     :math:`l_{ik} = T \cos(x_i - m, \mu_k - m)` and
@@ -35,7 +35,7 @@ class OSTIM(PrototypeDescentClassifier):
     Parameters
     ----------
     temperature : float, default=10.0
-        What cosines are multiplied by, T.
+        The factor T of the cosines.
     learning_rate : float, default=1e-3
         Step size of Adam.
     max_iter : int, default=50
@@ -58,10 +58,10 @@ class OSTIM(PrototypeDescentClassifier):
 
     Notes
     -----
-    The marginal entropy asks for as many outliers as rows of any one class. More steps than the
-    default cost AUROC where outliers are many; the paper takes 200 with one shot. Rows keep their
-    lengths (``normalize=False``) as published: the prototypes then start at means of raw rows,
-    and the learning rate is relative to the features' scale.
+    The marginal entropy favours as many outliers as rows of one class. With many outliers, more
+    steps than the default lower AUROC. The paper takes 200 steps with one shot. As published, rows
+    keep their lengths (``normalize=False``). So the prototypes start at the means of raw rows, and
+    the learning rate depends on the scale of the features.
 
     References
     ----------
@@ -70,12 +70,7 @@ class OSTIM(PrototypeDescentClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import OSTIM
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> ostim = OSTIM(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> ostim.predict(query_X)
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -111,13 +106,7 @@ class OSTIM(PrototypeDescentClassifier):
         self.max_iter = max_iter
         self.marginal_weight = marginal_weight
         self.conditional_weight = conditional_weight
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _head(self):
         return CosineHead(float(self.temperature), outlier_class=True)

@@ -6,9 +6,9 @@ import numbers
 
 import torch
 import torch.nn.functional as F
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._docs import shared_docs
+from .._sklearn import Interval, StrOptions
 from ..base import Answer, Solution
 from ..solvers.geometry import class_means
 from ..solvers.peeler import ScaleNet, class_scales, scaled_distances, start_scales
@@ -20,24 +20,24 @@ _N_HIDDEN = 128
 
 @shared_docs
 class PEELER(EpisodicClassifier):
-    r"""PEELER: each class measures distances with scales of its own, learned on base classes.
+    r"""PEELER: each class has its own scales for distances, learned on base classes.
 
-    With :math:`\mu_k` the class means and scales :math:`\sigma_k > 0` that a small network reads
-    off :math:`\mu_k`,
+    With :math:`\mu_k` the class means, and :math:`\sigma_k > 0` scales that a small network
+    computes from :math:`\mu_k`,
 
     .. math::
         d_{ik} = \|(x_i - \mu_k) \odot \sigma_k\|, \qquad p_{ik} \propto \exp(-d_{ik}).
 
-    The network is trained once by :meth:`fit_base` on episodes of base classes whose queries also
-    hold rows of other classes: cross-entropy on the known ones, and on the others the negative
-    entropy, which asks for no class in particular. A row far from all classes is an outlier: the
-    score is its smallest distance.
+    The network is trained once by :meth:`fit_base`, on episodes of base classes whose queries also
+    have rows of other classes. The loss is the cross-entropy of the known rows, and the negative
+    entropy of the others, so that they get no clear class. The score is the smallest distance: a
+    row far from all classes is an outlier.
 
     Parameters
     ----------
     head : Head, str, path-like or None, default=None
-        A trained head: another estimator's ``head_``, or the path of a saved one. None: the one
-        that :meth:`fit_base` trains. ``"untrained"``: all scales are 1.
+        A trained head: another estimator's ``head_``, or the path of a saved one. None: use the
+        head that :meth:`fit_base` trains. ``"untrained"``: all scales are 1.
     open_weight : float, default=0.5
         Weight of the negative entropy in training.
     outlier_score : {"distance", "msp"}, default="distance"
@@ -50,17 +50,17 @@ class PEELER(EpisodicClassifier):
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
     head_ : Head
-        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
-        and ``PEELER(head=trained.head_)`` survives `clone`, which drops what was trained.
+        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
+        changed. ``PEELER(head=trained.head_)`` keeps it in `clone`.
     training_curve_ : ndarray of shape (n_checks, 4)
         Step, training loss, held-out loss and held-out accuracy at each check of the training.
 
     Notes
     -----
-    Feature-level: the published method also tunes the backbone, and its scales come from a branch
-    of it; here they come from a perceptron on the class mean. The paper rejects by the largest
-    probability (``outlier_score="msp"``); on frozen features the distance ranks
-    outliers several points better.
+    Here only the head is trained, and the scales come from a perceptron on the class mean. The
+    published method also tunes the backbone, and its scales come from a branch of it. The paper
+    rejects by the largest probability (``outlier_score="msp"``). On frozen features, the distance
+    ranks outliers better by several points.
 
     References
     ----------
@@ -107,13 +107,7 @@ class PEELER(EpisodicClassifier):
         self.head = head
         self.open_weight = open_weight
         self.outlier_score = outlier_score
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._docs import shared_docs
+from .._sklearn import Interval, StrOptions
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import linear_outputs, solve_proser
 
@@ -16,8 +16,8 @@ from ..solvers.open_heads import linear_outputs, solve_proser
 class PROSER(FewShotOpenSetClassifier):
     r"""Placeholders for open-set recognition: a linear head with dummy classifiers.
 
-    A dummy output learns to come second: it is trained to win where a row's own class is taken
-    away, so that it wins on rows that have no class.
+    A dummy output learns to be second. It is trained to win when the class of a row is removed, so
+    that it wins on rows of unknown classes.
 
     With :math:`f_k(x)` the linear outputs of the K classes, :math:`f_o(x)` the largest output of
     the dummies and :math:`\ell(f, k)` the cross-entropy of the softmax of :math:`f`, Adam minimises
@@ -32,7 +32,7 @@ class PROSER(FewShotOpenSetClassifier):
     Parameters
     ----------
     beta : float, default=0.1
-        Weight of the dummies' term. Large weights let the dummy win everywhere.
+        Weight of the second term. With a large weight the dummy always wins.
     n_dummies : int, default=1
         Number of dummies. Only the largest counts for a row.
     learning_rate : float, default=1e-3
@@ -53,10 +53,10 @@ class PROSER(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Feature-level: only the head is trained, on the support, without the paper's mixed features
-    (data placeholders). The head starts at random, as `torch.nn.Linear` does, and few steps leave
-    it near its start. ``outlier_score="dummy"`` is what the benchmark of OSLO's paper used; on
-    real features it is about 3 points of AUROC below the default.
+    Only the head is trained, on the support, without the paper's mixed features (data
+    placeholders). The head starts at random, as `torch.nn.Linear` does, and a few steps leave it
+    near its start. OSLO's paper used ``outlier_score="dummy"``. On real features, it is about 3
+    points of AUROC below the default.
 
     References
     ----------
@@ -64,12 +64,7 @@ class PROSER(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import PROSER
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> proser = PROSER(learning_rate=0.05, random_state=0).fit(support_X, ["cat", "dog"])
     >>> proser.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -109,13 +104,7 @@ class PROSER(FewShotOpenSetClassifier):
         self.max_iter = max_iter
         self.outlier_score = outlier_score
         self.random_state = random_state
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval
 
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.prototype_descent import CosineHead, descend_prototypes, predict_logits
 from ..solvers.scores import msp_score

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import unit_rows
 from ..solvers.scores import msp_score
@@ -19,25 +18,23 @@ _OFFSET = 1e-6  # keeps the power transform away from zero
 class PTMAP(FewShotOpenSetClassifier):
     r"""PT-MAP: prototypes that follow a balanced transport plan between rows and classes.
 
-    Features are made more Gaussian by a power transform of their own chain,
-    :math:`(\max(x, 0) + 10^{-6})^\beta`, scaled to unit norm and centred on the mean of support
-    and query. In each round Sinkhorn's algorithm scales
-    :math:`\exp(-\lambda \|x_i - \mu_k\|^2)` to a plan :math:`P` that gives every row the mass 1
-    and every class the same share of the query, and the prototypes move by
+    First, a power transform makes features more Gaussian: :math:`(\max(x, 0) + 10^{-6})^\beta`.
+    Rows are scaled to unit norm, and centred on the mean of support and query. In each round,
+    Sinkhorn's algorithm scales :math:`\exp(-\lambda \|x_i - \mu_k\|^2)` to a plan :math:`P`. The
+    plan gives every row the mass 1 and every class the same share of the query. The prototypes move
+    by
 
     .. math::
         \mu_k \leftarrow \mu_k + \alpha \bigg(
         \frac{\sum_{i \in S, y_i = k} x_i + \sum_{i \in Q} P_{ik} x_i}
              {|\{i \in S, y_i = k\}| + \sum_{i \in Q} P_{ik}} - \mu_k \bigg).
 
-    The plan after the last round is the probability, and the score minus its largest
-    entry.
+    The plan after the last round gives the probabilities. The score is minus the largest one.
 
     Parameters
     ----------
     reg : float, default=10.0
-        What squared distances are multiplied by, :math:`\lambda`: the larger, the harder the
-        plan.
+        Factor :math:`\lambda` of squared distances. A larger value makes the plan harder.
     step_size : float, default=0.2
         How far prototypes move in a round, :math:`\alpha`.
     max_iter : int, default=10
@@ -55,14 +52,14 @@ class PTMAP(FewShotOpenSetClassifier):
 
     Notes
     -----
-    The plan supposes that every class has the same share of the query and that nothing in it is
-    an outlier. The power transform supposes features that are not negative, as those behind a
-    ReLU are: negative ones count as zero.
+    The plan assumes that every class has the same share of the query, and that there are no
+    outliers. The power transform assumes non-negative features, such as those after a ReLU.
+    Negative values become zero.
 
-    The authors' chain has a QR reduction, which is a rotation and is left out. A class's share is
-    :math:`n_q / K`, also where that is not a whole number. Rows of the plan sum to 1 only at
-    convergence; ``predict_proba`` scales them once more. A row is answered from the columns'
-    scalings, which with the prototypes are all that is kept.
+    The authors' chain has a QR reduction. It is a rotation, and is left out. The share of a class
+    is :math:`n_q / K`, even if this is not an integer. Rows of the plan sum to 1 only at
+    convergence, so ``predict_proba`` scales them again. New rows are answered from the prototypes
+    and the scalings of the columns.
 
     References
     ----------
@@ -71,12 +68,7 @@ class PTMAP(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import PTMAP
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> ptmap = PTMAP().fit(support_X, ["cat", "dog"], query_X)
     >>> ptmap.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',

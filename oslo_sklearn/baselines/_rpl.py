@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
 from ..solvers.scores import msp_score
@@ -17,8 +17,8 @@ from ..solvers.scores import msp_score
 class RPL(FewShotOpenSetClassifier):
     r"""Reciprocal Point Learning.
 
-    Each class is told by points that stand for what it is *not*: a row belongs to the class from
-    whose reciprocal points it is farthest.
+    Each class has points that represent what it is *not*. A row belongs to the class whose
+    reciprocal points are farthest from it.
 
     With M points :math:`r_{km}` per class and
     :math:`d_{ik} = \frac{1}{M} \sum_m \|x_i - r_{km}\|^2`, the class probabilities are
@@ -29,13 +29,13 @@ class RPL(FewShotOpenSetClassifier):
         \frac{1}{|S|} \sum_{i \in S} -\log p_{i y_i}
         + \lambda \frac{1}{M} \sum_m \big(\|x_i - r_{y_i m}\|^2 - R_{y_i}\big)^2
 
-    whose second term bounds the space that a class leaves to the unknown. The score is
-    minus the largest probability.
+    The second term limits the space that a class leaves to the unknown. The score is minus the
+    largest probability.
 
     Parameters
     ----------
     gamma : float, default=5.0
-        What distances are multiplied by.
+        Factor of the distances.
     open_weight : float, default=0.1
         Weight of the bound on open space, :math:`\lambda`.
     n_points : int, default=1
@@ -56,11 +56,11 @@ class RPL(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Feature-level: the paper also trains the backbone. Points start at random close to the centre
-    (a tenth of a unit row's length away): with a start farther out than the rows, few steps do
-    not find back. On real features the largest distance itself, :math:`-\max_k d_{ik}`, is a
-    weak score (AUROC 57 and 70 with 1 and 5 shots, against 83 and 88 of the probability), for
-    distances also grow away from all support rows.
+    The paper also trains the backbone. Here, points start at random close to the centre (a tenth of
+    the length of a unit row): if they start farther out than the rows, a few steps are not enough.
+    On real features, the largest distance :math:`-\max_k d_{ik}` is a weak score (AUROC 57 and 70
+    with 1 and 5 shots; the probability has 83 and 88), because distances also grow away from all
+    support rows.
 
     References
     ----------
@@ -69,12 +69,7 @@ class RPL(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import RPL
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> rpl = RPL(learning_rate=0.01, random_state=0).fit(support_X, ["cat", "dog"])
     >>> rpl.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -114,13 +109,7 @@ class RPL(FewShotOpenSetClassifier):
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.random_state = random_state
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import torch
-from sklearn.utils._param_validation import Interval
 
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, unit_rows
 from ..solvers.scores import msp_score
@@ -22,13 +22,12 @@ class SimpleShot(FewShotOpenSetClassifier):
     .. math::
         p_{ik} \propto \exp(T \cos(x_i, \mu_k)).
 
-    A row that no class claims with confidence is an outlier: the score is minus the
-    largest probability.
+    The score is minus the largest probability: a row without a clear class is an outlier.
 
     Parameters
     ----------
     temperature : float, default=1.0
-        What cosines are multiplied by, T. Labels do not depend on it.
+        The factor T of the cosines. Labels do not depend on it.
     @parameters
 
     Attributes
@@ -39,8 +38,7 @@ class SimpleShot(FewShotOpenSetClassifier):
 
     Notes
     -----
-    The paper centres features on the mean of the base data:
-    pass it as ``center``.
+    The paper subtracts the mean of the base data. Pass it as ``center``.
 
     References
     ----------
@@ -49,12 +47,7 @@ class SimpleShot(FewShotOpenSetClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import SimpleShot
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> simple = SimpleShot().fit(support_X, ["cat", "dog"])
     >>> simple.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -79,13 +72,7 @@ class SimpleShot(FewShotOpenSetClassifier):
         dtype=None,
     ):
         self.temperature = temperature
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         prototypes = class_means(task.support, task.labels, task.n_classes)

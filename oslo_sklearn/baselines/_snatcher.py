@@ -15,7 +15,7 @@ _SCORE_UNIT = 64.0
 
 @shared_docs
 class SnatcherF(AttentionClassifier):
-    r"""SnaTCHer-F: a row is an outlier if it upsets the adapted prototypes in its class's place.
+    r"""SnaTCHer-F: an outlier changes the adapted prototypes when it replaces its class.
 
     With FEAT's :math:`\phi` over the class means :math:`P`, and :math:`c` the class that FEAT
     gives to row :math:`x_i`, the score is
@@ -42,14 +42,14 @@ class SnatcherF(AttentionClassifier):
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
     head_ : Head
-        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
-        and ``SnatcherF(head=trained.head_)`` survives `clone`, which drops what was trained.
+        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
+        changed. ``SnatcherF(head=trained.head_)`` keeps it in `clone`.
     training_curve_ : ndarray of shape (n_checks, 4)
         Step, training loss, held-out loss and held-out accuracy at each check of the training.
 
     Notes
     -----
-    Feature-level: the published method also tunes the backbone, here only the head is trained.
+    Here only the head is trained. The published method also tunes the backbone.
     All rows of a task are scored in one call; prototypes and rows are projected once.
 
     References
@@ -87,13 +87,7 @@ class SnatcherF(AttentionClassifier):
     ):
         self.head = head
         self.temperature = temperature
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
         logits = self._logits(rows, state["adapted"])

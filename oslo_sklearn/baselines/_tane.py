@@ -26,20 +26,21 @@ class TANE(EpisodicClassifier):
     (their means),
 
     .. math::
-        \nu = \frac{1}{K} \sum_k \sum_j \mathrm{softmax}_j(\mu_k W_q (w_j W_k)^T)\, w_j W_v,
-        \qquad
-        p_i = \mathrm{softmax}\bigl(T \cos(x_i, \mu_1), \dots, T \cos(x_i, \mu_K),
+        \begin{split}
+        \nu &= \frac{1}{K} \sum_k \sum_j \mathrm{softmax}_j(\mu_k W_q (w_j W_k)^T)\, w_j W_v, \\
+        p_i &= \mathrm{softmax}\bigl(T \cos(x_i, \mu_1), \dots, T \cos(x_i, \mu_K),
         T \cos(x_i, \nu)\bigr).
+        \end{split}
 
     The score is the probability of the negative prototype. Attention and temperature are trained
-    once by :meth:`fit_base` on pairs of conjugate episodes: what is known in one is open in the
-    other.
+    once by :meth:`fit_base` on pairs of episodes: the known classes of one are the open classes of
+    the other.
 
     Parameters
     ----------
     head : Head, str, path-like or None, default=None
-        A trained head: another estimator's ``head_``, or the path of a saved one. None: the one
-        that :meth:`fit_base` trains. ``"untrained"``: the negative prototype is zero.
+        A trained head: another estimator's ``head_``, or the path of a saved one. None: use the
+        head that :meth:`fit_base` trains. ``"untrained"``: the negative prototype is zero.
     @parameters
 
     Attributes
@@ -48,18 +49,17 @@ class TANE(EpisodicClassifier):
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
     head_ : Head
-        The head in use: trained by :meth:`fit_base`, or the parameter's. It cannot be changed,
-        and ``TANE(head=trained.head_)`` survives `clone`, which drops what was trained.
+        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
+        changed. ``TANE(head=trained.head_)`` keeps it in `clone`.
     training_curve_ : ndarray of shape (n_checks, 4)
         Step, training loss, held-out loss and held-out accuracy at each check of the training.
 
     Notes
     -----
-    Feature-level: the published method also tunes the backbone, here only the head is trained.
-    It starts at nearly even attention with :math:`W_v = I`, where the negative prototype is the
-    mean of the base classes, and T = 10. Rows are not centred by default: the direction that all
-    rows share is what a negative prototype can use. Labels and probabilities are over the known
-    classes.
+    Here only the head is trained. The published method also tunes the backbone.
+    It starts with nearly even attention, :math:`W_v = I` and T = 10, so the negative prototype is
+    the mean of the base classes. Rows are not centred by default, because the negative prototype
+    uses the direction that all rows share. Labels and probabilities are over the known classes.
 
     References
     ----------
@@ -98,13 +98,7 @@ class TANE(EpisodicClassifier):
         dtype=None,
     ):
         self.head = head
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
 from .._docs import shared_docs
+from .._sklearn import Interval
 from ..solvers.prototype_descent import MutualInformation
 from ._prototype_descent import PrototypeDescentClassifier
 
@@ -15,8 +14,8 @@ from ._prototype_descent import PrototypeDescentClassifier
 class TIM(PrototypeDescentClassifier):
     r"""Transductive Information Maximisation by gradient descent.
 
-    Prototypes fit the support while each query row gets one clear class and the classes get even
-    shares of the query.
+    Prototypes fit the support. At the same time, each query row should get one clear class, and the
+    classes even shares of the query.
 
     With :math:`p_{ik} \propto \exp(T \cos(x_i, \mu_k))` and :math:`\hat p` its mean over the
     query, Adam minimises over the prototypes :math:`\mu`
@@ -25,13 +24,12 @@ class TIM(PrototypeDescentClassifier):
         -\frac{1}{|S|} \sum_{i \in S} \log p_{i y_i}
         - \lambda_m H(\hat p) + \lambda_c \frac{1}{|Q|} \sum_{i \in Q} H(p_i)
 
-    A row that no class claims with confidence is an outlier: the score is minus the
-    largest probability.
+    The score is minus the largest probability: a row without a clear class is an outlier.
 
     Parameters
     ----------
     temperature : float, default=10.0
-        What cosines are multiplied by, T.
+        The factor T of the cosines.
     learning_rate : float, default=1e-4
         Step size of Adam.
     max_iter : int, default=50
@@ -46,15 +44,14 @@ class TIM(PrototypeDescentClassifier):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The last prototypes; only their directions matter.
+        The last prototypes. Only their directions matter.
     objective_ : ndarray of shape (max_iter,)
         The loss after each step.
 
     Notes
     -----
-    TIM expects balanced classes and has no notion of outliers:
-    they take part in both entropies. Prototypes start at the plain class means; the gradient is
-    in closed form.
+    TIM expects balanced classes. It does not model outliers: they count in both entropies.
+    Prototypes start at the class means. The gradient is in closed form.
 
     References
     ----------
@@ -63,12 +60,7 @@ class TIM(PrototypeDescentClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import TIM
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
+    @task
     >>> tim = TIM().fit(support_X, ["cat", "dog"], query_X)
     >>> tim.predict(query_X[:10])
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
@@ -104,13 +96,7 @@ class TIM(PrototypeDescentClassifier):
         self.max_iter = max_iter
         self.marginal_weight = marginal_weight
         self.conditional_weight = conditional_weight
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _query_loss(self, task):
         return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))

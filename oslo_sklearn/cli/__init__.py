@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from typing import NoReturn
 
 from .. import __version__
 from .._text import printable
@@ -33,3 +35,27 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def run() -> NoReturn:
+    """Run a command and leave at once.
+
+    The interpreter would take torch apart first, which takes a second or more: too long for
+    Ctrl-C. Nothing is left to be done: files are closed.
+    """
+    code = main()
+    end_workers()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # the reader is gone, or the disk is full
+        code = code or 1
+    os._exit(code)
+
+
+def end_workers() -> None:
+    """End the idle processes that joblib keeps for a next call."""
+    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
+    executor = getattr(loky, "_executor", None)
+    if executor is not None:
+        executor.shutdown(kill_workers=True)

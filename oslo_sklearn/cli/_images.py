@@ -47,7 +47,7 @@ def make_extractor(args, out: Path):
     from ..features import TimmFeatureExtractor
 
     if args.no_cache and args.cache_dir:
-        raise ValueError("--no-cache and --cache-dir exclude each other")
+        raise ValueError("--no-cache and --cache-dir cannot be used together")
     return TimmFeatureExtractor(
         args.model,
         weights=None if args.weights.lower() == "none" else args.weights,

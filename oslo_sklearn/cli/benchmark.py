@@ -35,14 +35,16 @@ _RECIPES = {
 _MANY_FILES = ("backbones", "quality")
 _OWN_METHODS = ("ablation", "piles")
 _NOTE = (
-    "5-way tasks{setting}; {n_tasks} tasks per setting, mean ± 95 % half-width in percent, the "
-    "best of a column in bold. Detectors take their labels from SimpleShot."
+    "5-way tasks{setting}; {n_tasks} tasks per setting. Mean ± 95 % half-width, in percent. Bold: "
+    "the best of a column, and all whose interval overlaps it. Detectors take their labels from "
+    "SimpleShot."
 )
 _PILES_NOTE = (
-    "A pile: query rows of each known class + of each of 5 unknown classes. {n_tasks} tasks per "
-    "pile, mean ± 95 % half-width in percent, the best of a pile in bold. Rejected: rows of known "
-    "classes that the automatic threshold rejects; found: rows of unknown classes that it rejects. "
-    "All methods with their defaults, none with base data."
+    "A pile is written as the query rows of each known class + those of each of 5 unknown classes. "
+    "{n_tasks} tasks per pile. Mean ± 95 % half-width, in percent. Bold: the best of a pile, and "
+    "all whose interval overlaps it. Rejected: rows of known classes that the automatic threshold "
+    "rejects. Found: rows of unknown classes that it rejects. All methods have their defaults, and "
+    "no base data."
 )
 
 
@@ -122,7 +124,17 @@ def run(args) -> int:
     )
     print(printable(report.to_markdown(tables)))
     print("\n".join(printable(path) for path in paths))
+    if "seconds" in rows:
+        print(printable(f"\n{_times(rows)}"))
     return 0
+
+
+def _times(rows) -> str:
+    """What each method took, over all settings."""
+    taken = rows.groupby("method", sort=False)["seconds"].agg(["sum", "mean"])
+    lines = [f"{name:24}{took:10.1f}{1e3 * mean:12.2f}" for name, took, mean in taken.itertuples()]
+    total = f"{'all methods':24}{taken['sum'].sum():10.1f}"
+    return "\n".join([f"{'method':24}{'seconds':>10}{'ms a task':>12}", *lines, total])
 
 
 def _sentence(text) -> str:
@@ -149,7 +161,6 @@ def _rows(args, sets):
         "random_state": args.seed,
         "n_jobs": args.jobs,
         "cache": args.out / "cache",
-        "progress": sys.stderr.isatty(),
     }
     if args.methods is not None:
         options["methods"] = args.methods

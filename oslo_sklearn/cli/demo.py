@@ -9,7 +9,7 @@ def add_parser(commands) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "demo",
-        help="tell known from unknown handwritten digits, and show how",
+        help="a demonstration on known and unknown handwritten digits",
         description="Average AdaptiveOSLO, OSLO and a nearest-prototype baseline over draws of 5 "
         "known and 5 unknown digits, and write the page of `triage` for one draw.",
     )
@@ -51,9 +51,9 @@ def run(args) -> int:
 def _averages(X, y, tasks) -> dict:
     """Accuracy and AUROC of each method, in percent."""
     import numpy as np
-    from tqdm import tqdm
 
     from .. import OSLO, AdaptiveOSLO, StrongBaseline
+    from .._progress import progress_bar
     from ..metrics import auroc, closed_set_accuracy
 
     methods = {
@@ -62,7 +62,7 @@ def _averages(X, y, tasks) -> dict:
         "AdaptiveOSLO": AdaptiveOSLO(),
     }
     results = {name: [] for name in methods}
-    for support, query in tqdm(tasks, desc="draws", disable=None):
+    for support, query in progress_bar(tasks, desc="draws"):
         is_unknown = ~np.isin(y[query], y[support])
         for name, method in methods.items():
             method.fit(X[support], y[support], X[query])

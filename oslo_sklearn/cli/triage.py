@@ -21,29 +21,29 @@ A class that has the name of --outlier-label holds examples of what belongs to n
 Texts: a csv with the column text (LABELLED: also label), and --features FILE.npz with a row of X
 for each row of the csv; where both are csv files, the rows of LABELLED come first.
 
---out FOLDER gets index.html, a page to look at the pile and correct it, and decisions.csv, the
-most outlying rows first; --out NAME.csv gets the table alone:
+--out FOLDER gets index.html, a page to see and correct the decisions, and decisions.csv, with the
+most outlying rows first. --out NAME.csv gets only the table:
   path           or the number of the row, for features without paths
   decision       the label, or the word for unknown (--outlier-label)
   label          the best of the known classes
   probability    of that label, given that the row is of a known class
   outlierness    higher is more outlying
   is_outlier     whether the decision is unknown
-  p_value        small: unlikely to be of a known class; empty where a class has one example
+  p_value        small: unlikely to be of a known class; empty if a class has one example
   group          of the unknown rows, 0 is the largest
   suggested      1, 2, ...: the rows to label first
 
-Correct decisions on the page, export corrections.csv, and run again with --corrections; or use
---serve, and the page decides again after each correction.
+Correct decisions on the page, export corrections.csv, and run again with --corrections. Or use
+--serve: the page then decides again after each correction.
 
-Features of images are kept in a cache beside --out: another run takes a moment."""
+Features of images are cached next to --out, so a second run is fast."""
 
 
 def add_parser(commands):
     """Register the command."""
     parser = commands.add_parser(
         "triage",
-        help="your images or features: known classes, and what is none of them",
+        help="sort your images or features into known classes and unknown",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,23 +68,27 @@ def add_parser(commands):
         type=int,
         const=0,
         metavar="PORT",
-        help="open the page with a live loop behind it, on this machine only",
+        help="serve the page on this machine; it decides again after each correction",
     )
     parser.add_argument(
         "--method",
         default="AdaptiveOSLO",
-        help="a method that needs no training on base classes, in any spelling of benchmark "
+        help="any method that needs no training on base classes; case does not matter "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--outlier-label", default="unknown", help="the word for unknown (default: %(default)s)"
     )
-    parser.add_argument("--alpha", type=float, help="decide by p-values at this level, e.g. 0.1")
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        help="decide by p-values at this level (with --control alone: 0.1)",
+    )
     parser.add_argument(
         "--control",
         choices=["fpr", "fdr"],
-        help="what alpha bounds: known rows called unknown (fpr, the default), or known rows "
-        "among those called unknown (fdr)",
+        help="what alpha limits: the share of known rows that are called unknown (fpr, the "
+        "default), or the share of known rows among those called unknown (fdr)",
     )
     parser.add_argument("--threshold", type=float, help="outlierness above which to reject")
     parser.add_argument("--contamination", type=float, help="share of rows to reject")
@@ -157,7 +161,7 @@ def _check(args) -> None:
     for source in (args.labelled, args.unlabelled):
         # Thumbnails in there would be part of the pile the next time.
         if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
-            raise ValueError(f"--out {args.out} lies inside {source}: choose a folder beside it")
+            raise ValueError(f"--out {args.out} is inside {source}: choose a folder outside it")
 
 
 def _estimator(args):

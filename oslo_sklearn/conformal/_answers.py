@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._probabilities import LogProbabilities
 from .._threshold import check_outlier_label, mark_outliers
-from .._wrapped import score_rows
-from ..pipeline import reach_last_step
+from .._wrapped import WrappingClassifier, score_rows
 from ._folds import Fold, Task, solve_folds
 from .rules import Rule, cross_p_values
 
@@ -18,7 +16,7 @@ def p_values_of(folds: list[Fold], scores: list[np.ndarray]) -> np.ndarray:
     return cross_p_values([fold.calibration for fold in folds], scores)
 
 
-class ConformalAnswers(LogProbabilities):
+class ConformalAnswers(WrappingClassifier):
     """The part of `ConformalOpenSetClassifier` that comes after `fit`."""
 
     @property
@@ -27,10 +25,10 @@ class ConformalAnswers(LogProbabilities):
         check_is_fitted(self)
         if not hasattr(self, "p_values_"):
             raise AttributeError("is_outlier_ needs a query: fit(support_X, support_y, query_X).")
+        self._validate_params()  # which may have changed since fit
         return self._reject(self.p_values_)
 
     def _rule(self) -> Rule:
-        self._validate_params()
         unit = "tasks of other classes" if hasattr(self, "calibration_") else "labelled rows"
         how = (float(self.alpha), self.control, self.estimate_known_share)
         return Rule(*how, self.n_calibration_, unit)
@@ -40,12 +38,17 @@ class ConformalAnswers(LogProbabilities):
         return self._rule().reject(p_values, getattr(self, "p_values_", p_values))
 
     def p_values(self, X):
-        """How likely a row of a known class is to score as high: small means unknown.
+        """p-value of each row: small means unlikely to be of a known class.
+
+        After a fit with a query, rows that were not in it are scored by the stored folds, whose
+        queries held the labelled rows and not these. For such rows the promise holds only
+        approximately, and less of the unknown is found. Fit again with them in the query where
+        it must hold.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; a single one will do, unless ``calibration`` takes the place of the folds.
+            Rows. One row is enough, unless ``calibration`` replaces the folds.
 
         Returns
         -------
@@ -64,7 +67,7 @@ class ConformalAnswers(LogProbabilities):
         return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
     def transduce(self, X):
-        """Everything about the rows.
+        """Labels, probabilities, scores and decisions.
 
         Parameters
         ----------
@@ -81,6 +84,7 @@ class ConformalAnswers(LogProbabilities):
             found.p_value = self.calibration_.p_values(found.outlierness)
         else:
             found.p_value = self.p_values(X)
+        self._validate_params()
         found.is_outlier = self._reject(found.p_value)
         return found.with_index_of(X)
 
@@ -94,7 +98,7 @@ class ConformalAnswers(LogProbabilities):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Out of ``classes_``; with ``outlier_label`` set, rejected rows get that label.
+            One of ``classes_`` for each row. If ``outlier_label`` is set, rejected rows get it.
         """
         if self.outlier_label is None:
             return self._ask("transduce", X).labels
@@ -102,34 +106,3 @@ class ConformalAnswers(LogProbabilities):
         check_outlier_label(self.outlier_label, self.classes_)
         found = self.transduce(X)
         return mark_outliers(found.labels, found.is_outlier, self.outlier_label)
-
-    def predict_proba(self, X):
-        """Probability of each known class, given that the row belongs to one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-        """
-        return self._ask("predict_proba", X)
-
-    def score_samples(self, X):
-        """Outlierness of each row: higher means more outlying.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-        """
-        return self._ask("score_samples", X)
-
-    def _ask(self, method: str, X):
-        check_is_fitted(self)
-        last, rows = reach_last_step(self.estimator_, self._check_rows(X, "X"))
-        return getattr(last, method)(rows)

@@ -50,7 +50,7 @@ class Calibration:
         scores, tasks = np.asarray(self.scores, dtype=np.float64), np.asarray(self.tasks)
         if scores.ndim != 1 or not scores.size or tasks.shape != scores.shape:
             raise ValueError(
-                "scores and tasks must be of one shape (n_rows,), with at least one row; got "
+                "scores and tasks must have the same shape (n_rows,), with at least one row; got "
                 f"{scores.shape} and {tasks.shape}."
             )
         if np.isnan(scores).any():
@@ -132,7 +132,7 @@ class Calibration:
                 )
 
     def save(self, path) -> None:
-        """Write it to a file, which is whole or not there at all.
+        """Write it to a file. It is written completely or not at all.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path) -> Calibration:
-        """Read it from a file; nothing in it is ever executed.
+        """Read it from a file. Nothing in it is executed.
 
         Parameters
         ----------
@@ -164,6 +164,6 @@ class Calibration:
             raise FileNotFoundError(f"calibration: no such file: {path!r}.") from None
         except Exception as error:  # broken zips and other formats raise nearly anything
             raise ValueError(
-                f"calibration: {path!r} is damaged, or no file of Calibration.save; nothing in it "
-                f"was executed ({type(error).__name__}: {error})."
+                f"calibration: {path!r} is damaged, or not a file of Calibration.save; nothing in "
+                f"it was executed ({type(error).__name__}: {error})."
             ) from error

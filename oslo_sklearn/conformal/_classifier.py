@@ -7,15 +7,14 @@ import os
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metadata_routing import UNUSED
 
+from .._sklearn import HasMethods, Interval, StrOptions
 from .._threshold import check_outlier_label
-from .._validation import check_labels, check_rows, unpack_query
-from .._wrapped import count_rows, fit_whole, make_estimator
+from .._validation import check_labels, check_rows
+from .._wrapped import INPUT_ATTRIBUTES, count_rows, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
 from ._base_tasks import calibrate
@@ -23,16 +22,14 @@ from ._calibration import Calibration
 from ._folds import Task
 
 
-class ConformalOpenSetClassifier(
-    ConformalAnswers, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
-):
-    r"""Reject rows by p-values, so that the share of errors is kept.
+class ConformalOpenSetClassifier(ConformalAnswers):
+    r"""Reject rows by p-values, with a limit on the share of errors.
 
-    Some labelled rows join the query without their labels, and the method scores them as it scores
-    any other row. A row of the query whose score is higher than nearly all of theirs is unlikely to
-    be of a known class. With :math:`F` folds of the support, :math:`C_f` the rows of a fold and
-    :math:`s_f` the scores of the method that was fitted on the other labelled rows, with
-    :math:`C_f \cup Q` as its query, the p-value of row i is
+    Some labelled rows join the query without their labels. The method scores them like any other
+    row. A query row that scores higher than nearly all of them is unlikely to be of a known class.
+    The support is divided into :math:`F` folds. Let :math:`C_f` be the rows of a fold, and
+    :math:`s_f` the scores of the method that was fitted on the other labelled rows with
+    :math:`C_f \cup Q` as its query. The p-value of row i is
 
     .. math::
         p_i = \frac{1 + \sum_f |\{j \in C_f : s_f(x_j) \ge s_f(x_i)\}|}{1 + \sum_f |C_f|}
@@ -42,19 +39,21 @@ class ConformalOpenSetClassifier(
     estimator : estimator, Pipeline or None, default=None
         A method of this package, or a pipeline that ends in one. None: ``AdaptiveOSLO()``.
     alpha : float in (0, 1), default=0.1
-        The error rate to keep.
+        The limit of the error rate.
     control : {"fpr", "fdr"}, default="fpr"
         ``"fpr"``: of the rows of known classes, at most ``alpha`` are rejected on average.
         ``"fdr"``: of the rejected rows, at most ``alpha`` are of known classes on average
         (Benjamini and Hochberg).
     cv : int, default=5
-        Number of folds; not more than the largest class has rows. Each costs a fit. A query with
-        fewer rows than there are classes has more folds, up to 50, of one row where possible.
+        Number of folds, at most the number of rows of the largest class. Each fold costs a fit. If
+        the query has fewer rows than there are classes, there are more folds: up to 50, of one row
+        if possible.
     calibration : Calibration, path or None, default=None
         What ``fit_base`` found on tasks of other classes. It takes the place of the folds.
     outlier_label : label or None, default=None
-        What ``predict`` returns for rejected rows. None: ``predict`` is closed-set. Labelled rows
-        that carry this label are examples of "none of the classes"; they never calibrate.
+        What ``predict`` returns for rejected rows. It must have the same type as your labels. None:
+        ``predict`` returns known classes only. Labelled rows with this label are examples of "none
+        of the classes". They are not used to calibrate.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, and of an estimator that draws at random and has no seed of its own.
         None: the folds depend on the labelled rows alone.
@@ -62,7 +61,7 @@ class ConformalOpenSetClassifier(
         Workers for methods that solve one task at a time.
     estimate_known_share : bool, default=False
         With ``control="fdr"``: divide ``alpha`` by an estimate of the share of known rows (Storey).
-        It finds more where most rows are unknown.
+        It finds more if most rows are unknown.
 
     Attributes
     ----------
@@ -73,7 +72,7 @@ class ConformalOpenSetClassifier(
     n_calibration_ : int
         Labelled rows that calibrate; with ``calibration``, its number of tasks.
     smallest_p_value_ : float
-        ``1 / (n_calibration_ + 1)``: no row can have a smaller one.
+        ``1 / (n_calibration_ + 1)``. No row can have a smaller p-value.
     calibration_ : Calibration
         What is used in place of folds, if anything.
     n_iter_ : int
@@ -83,8 +82,8 @@ class ConformalOpenSetClassifier(
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if the support came with names.
     p_values_ : ndarray of shape (n_query,)
-        Of the query: small means unlikely to be of a known class. Like all that follow, only after
-        ``fit(support_X, support_y, query_X)``.
+        Of the query: small means unlikely to be of a known class. This attribute and those below
+        exist only after ``fit(support_X, support_y, query_X)``.
     is_outlier_ : ndarray of bool of shape (n_query,)
         The decisions. They follow ``alpha`` and ``control`` without a refit.
     labels_ : ndarray of shape (n_query,)
@@ -94,16 +93,19 @@ class ConformalOpenSetClassifier(
 
     Notes
     -----
+    A fit solves the task, and once more for each fold. It takes at least two labelled rows of each
+    class, or one with ``calibration`` or ``fit_base``.
+
     The promise holds if labelled rows are drawn like the known rows of the query, in the same mix
-    of classes. It is about the average over tasks. In theory cross-conformal p-values keep
-    ``2 * alpha``; in practice they keep ``alpha``.
+    of classes. It holds on average over tasks. The theory of cross-conformal p-values promises
+    ``2 * alpha``. In practice they keep ``alpha``.
 
-    After ``fit(support_X, support_y, query_X)`` new rows are scored by the stored folds, and with
-    ``control="fdr"`` they are rejected up to the largest p-value that was rejected in the query.
-    After ``fit(support_X, support_y)`` each call takes its rows as the query. ``p_values`` of
-    a single row works in both cases: the rows that calibrate are in its query.
+    After ``fit(support_X, support_y, query_X)``, new rows are scored by the stored folds. With
+    ``control="fdr"``, they are rejected up to the largest p-value that was rejected in the query.
+    After ``fit(support_X, support_y)``, each call uses its own rows as the query. ``p_values`` also
+    works for a single row, because the rows that calibrate are in its query.
 
-    With ``fit_base`` the calibration is over tasks that count alike:
+    With ``fit_base``, every task has the same weight:
     :math:`p_i = (1 + \sum_t \bar n_t(s_i)) / (1 + T)`, where :math:`\bar n_t(s)` is the share of
     the known rows of task t that score at least s.
 
@@ -138,8 +140,6 @@ class ConformalOpenSetClassifier(
     >>> guard.p_values(query_X[-1:]).round(3)
     array([0.077])
     """
-
-    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
     _least_shots = 2  # a labelled row is left out of the support to calibrate
 
@@ -180,34 +180,6 @@ class ConformalOpenSetClassifier(
         self.n_jobs = n_jobs
         self.estimate_known_share = estimate_known_share
 
-    def fit(self, support_X, support_y=None, query_X=None):
-        """Solve the task, and once more for each fold of the support.
-
-        Parameters
-        ----------
-        support_X : array-like of shape (n_support, n_features)
-            Labelled rows, at least two of each class (one with ``calibration`` or ``fit_base``),
-            drawn like the known rows of the query.
-        support_y : array-like of shape (n_support,)
-            Their labels.
-        query_X : array-like of shape (n_query, n_features), optional
-            Unlabelled rows, of which some may belong to no class. Left out, each later call takes
-            the rows it is given as the query. A 1-tuple ``(query_X,)`` is accepted.
-
-        Returns
-        -------
-        self : object
-        """
-        before = dict(vars(self))
-        try:
-            self._fit(support_X, support_y, query_X)
-        except BaseException:
-            # A failed fit leaves a fitted estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        return self
-
     def fit_base(self, base_X, base_y, split):
         """Calibrate on tasks of other classes, which is what one labelled row per class needs.
 
@@ -233,24 +205,8 @@ class ConformalOpenSetClassifier(
         self.calibration_ = self._base_calibration
         return self
 
-    def fit_predict(self, support_X, support_y=None, query_X=None):
-        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
-
-        Parameters
-        ----------
-        support_X, support_y, query_X
-            As of `fit`.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_query,)
-        """
-        query_X = unpack_query(query_X, is_needed=True)
-        return self.fit(support_X, support_y, query_X).predict(query_X)
-
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        query_X = unpack_query(query_X)
         support = self._check_rows(support_X, "support_X", reset=True)
         names, codes = check_labels(support_y, count_rows(support), self)
         query = None if query_X is None else self._check_rows(query_X, "query_X")
@@ -264,11 +220,7 @@ class ConformalOpenSetClassifier(
         )
         self._prepare_calibration(estimator, names, codes, is_negative)
         self.estimator_ = fit_whole(clone(estimator), support, labels, query)
-        last = last_step(self.estimator_)
-        self.classes_, self.n_iter_ = last.classes_, getattr(last, "n_iter_", 1)
-        for name in ("n_features_in_", "feature_names_in_"):  # which a pipeline's first step found
-            if not hasattr(self, name) and hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+        self._keep_what_it_found()
         if not hasattr(self, "calibration_"):
             known = np.where(is_negative[codes], -1, codes)
             task = Task(estimator, support, labels, known, self._draw_seed())
@@ -280,6 +232,7 @@ class ConformalOpenSetClassifier(
             if not (self.control == "fdr" and self.estimate_known_share):  # the query will tell
                 self._rule().warn_if_out_of_reach(self.alpha)
             return
+        last = last_step(self.estimator_)
         self.labels_, self.outlierness_ = last.labels_, last.outlierness_
         if self._folds is None:
             self.p_values_ = self.calibration_.p_values(self.outlierness_)
@@ -334,22 +287,15 @@ class ConformalOpenSetClassifier(
             return 0
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _needs_query(self) -> bool:
-        last = last_step(make_estimator(self.estimator, 0))
-        return not hasattr(last, "_needs_query") or last._needs_query()
-
     def _check_rows(self, X, name, reset=False):
         """Validated rows; those of a pipeline are for its first step to judge."""
         if isinstance(self.estimator, Pipeline):
             if reset:
-                for attribute in ("n_features_in_", "feature_names_in_"):
+                for attribute in INPUT_ATTRIBUTES:
                     vars(self).pop(attribute, None)
             return X
         rows = check_rows(self, X, name, reset=reset)
         return rows if isinstance(X, torch.Tensor) else rows.numpy()
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "estimator_")
 
 
 def _copied(rows):

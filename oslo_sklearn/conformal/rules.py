@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ def largest_rejected(p_values: np.ndarray, alpha: float) -> float:
 
 def n_needed(alpha: float) -> int:
     """How many must calibrate for the smallest p-value to be alpha."""
-    return math.ceil(1 / alpha / _ROUNDING) - 1
+    return math.ceil(min(1 / alpha / _ROUNDING, sys.float_info.max)) - 1
 
 
 class Rule(NamedTuple):

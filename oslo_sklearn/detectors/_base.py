@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods
 from torch import Tensor
 
 from .._docs import shared_docs
 from .._results import State
+from .._sklearn import HasMethods
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines import SimpleShot
 from ..pipeline import last_step
@@ -116,8 +116,15 @@ class ObjectDetector(DetectorBase):
         raise NotImplementedError
 
     def _fit_detector(self, task):
-        supports = [as_array(support) for support in task.support]
-        return {"detector": [self._make(support).fit(support) for support in supports]}
+        return {"detector": [self._fit_one(as_array(support)) for support in task.support]}
+
+    def _fit_one(self, support: np.ndarray):
+        detector = self._make(support)
+        try:
+            return detector.fit(support)
+        except ValueError as error:
+            name, shape = type(self).__name__, support.shape
+            raise ValueError(f"{name} cannot be fitted to support_X of {shape}: {error}") from error
 
     def _score(self, state, rows):
         return map_tasks("decision_function", state["detector"], rows)

@@ -59,7 +59,7 @@ def tail_scores(rows: Tensor, ordered: Tensor, skew: Tensor, *, with_row: bool) 
 class COPODDetector(DetectorBase):
     r"""Copula-based outlier detection.
 
-    A row is as outlying as its features are extreme, each by itself. With :math:`F_j` the
+    A row with extreme values in single features is an outlier. With :math:`F_j` the
     empirical distribution function of feature j, :math:`\bar F_j(x) = P(X_j \ge x)` and
     :math:`l_j = -\log F_j(x_j)`, :math:`r_j = -\log \bar F_j(x_j)`,
 
@@ -71,10 +71,10 @@ class COPODDetector(DetectorBase):
     Parameters
     ----------
     batch : bool, default=False
-        False: :math:`F_j` is that of the support and the row itself, skewness that of the
-        support, so the score of a row does not depend on the rows beside it. True: both are those
-        of support and query, which makes the method transductive; fitted without a query, each
-        call then takes its rows as the query.
+        False: :math:`F_j` comes from the support and the row itself, and the skewness from the
+        support. So the score of a row does not depend on other rows. True: both come from support
+        and query, so the method is transductive. If it is fitted without a query, each call uses
+        its own rows as the query.
     @classifier
     @parameters
 
@@ -82,15 +82,14 @@ class COPODDetector(DetectorBase):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    pyod's COPOD counts training rows and all the rows of a call in one distribution, so that its
-    scores change with the batch. ``batch=True`` is that form, with which the study was made;
-    the default is ours. pyod is not needed for either. After ``fit(support_X, support_y,
-    query_X)`` with ``batch=True`` new rows are scored under the distribution of support and
-    query, whose sorted feature values are kept.
+    pyod's COPOD uses one distribution of training rows and all rows of a call, so its scores change
+    with the batch. ``batch=True`` does the same, as the study did. The default is ours. Neither
+    needs pyod. After ``fit(support_X, support_y, query_X)`` with ``batch=True``, new rows are
+    scored under the distribution of support and query, whose sorted values are stored.
 
     References
     ----------
@@ -125,13 +124,7 @@ class COPODDetector(DetectorBase):
     ):
         self.batch = batch
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _is_transductive(self) -> bool:
         return bool(self.batch) or super()._is_transductive()

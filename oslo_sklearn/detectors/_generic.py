@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.svm import OneClassSVM
-from sklearn.utils._param_validation import HasMethods
 
+from .._sklearn import HasMethods
 from ..pipeline import last_step
 from ._base import ObjectDetector, detector_docs, map_tasks
 from ._pca import effective_rank
@@ -38,8 +38,8 @@ def scoring_method(detector) -> tuple[str, int]:
 class OutlierDetector(ObjectDetector):
     r"""Any outlier detector of pyod or scikit-learn, beside a few-shot classifier.
 
-    The detector is cloned and fitted on the support, without its labels; the score is the
-    detector's own, turned so that higher means more outlying,
+    The detector is cloned and fitted on the support, without the labels. The score is that of the
+    detector, with the sign that makes higher mean more outlying,
 
     .. math::
         s(x) = \begin{cases} \text{decision\_function}(x) & \text{pyod} \\
@@ -58,16 +58,16 @@ class OutlierDetector(ObjectDetector):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    Only scores are used: pyod's own threshold flags every row at one shot. ``n_neighbors`` and
-    ``n_components`` that the support cannot hold are clipped in the clone, with a warning. Some
-    detectors (pyod's COPOD, ECOD, ROD and others) rank the rows of a call among each other. Where
-    the first row's score alone is not what it is in company, rows are scored one by one, so that
-    scores do not depend on the batch; that takes time (see :class:`COPODDetector`). Seed a random
-    detector by its own ``random_state``.
+    Only scores are used, because pyod's own threshold rejects every row at one shot. If
+    ``n_neighbors`` or ``n_components`` is too large for the support, it is reduced in the clone,
+    with a warning. Some detectors (pyod's COPOD, ECOD, ROD and others) compare the rows of a call
+    with each other. If the score of the first row alone differs from its score in the batch, rows
+    are scored one by one, so that scores do not depend on the batch. This takes time (see
+    :class:`COPODDetector`). To seed a random detector, set its own ``random_state``.
 
     Examples
     --------
@@ -103,13 +103,7 @@ class OutlierDetector(ObjectDetector):
     ):
         self.detector = detector
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         detector = OneClassSVM() if self.detector is None else clone(self.detector)

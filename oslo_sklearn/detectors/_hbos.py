@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
-from .._optional import require
-from ._base import ObjectDetector, detector_docs
+from .._sklearn import Interval
+from ..solvers.histograms import fit_histograms
+from ._base import ObjectDetector, as_array, detector_docs
 
 
 @detector_docs
@@ -35,13 +34,12 @@ class HBOSDetector(ObjectDetector):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    The detector is pyod's (``pip install oslo_sklearn[detectors]``). **Its first call in a process
-    compiles for seconds** (numba). pyod's ``n_bins="auto"`` finds one bin in a support of a few
-    rows and so gives all rows the same score: it is not offered.
+    Scores are pyod's, computed for all features at once. pyod's ``n_bins="auto"`` finds one bin in
+    a support of a few rows and so gives all rows the same score: it is not offered.
 
     References
     ----------
@@ -62,7 +60,7 @@ class HBOSDetector(ObjectDetector):
 
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
-        "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # pyod refuses two
+        "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # as in pyod
         "alpha": [Interval(numbers.Real, 0, 1, closed="neither")],
         "tol": [Interval(numbers.Real, 0, 1, closed="neither")],
     }
@@ -86,24 +84,15 @@ class HBOSDetector(ObjectDetector):
         self.alpha = alpha
         self.tol = tol
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
-
-    def _make(self, support):
-        return require("pyod.models.hbos", "detectors").HBOS(
-            n_bins=self.n_bins, alpha=self.alpha, tol=self.tol
-        )
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     # Values one rounding apart in double precision leave no room for bins between them; in single
     # precision they are equal, and those that are not leave room.
 
     def _fit_detector(self, task):
-        return super()._fit_detector(task._replace(support=task.support.float()))
+        settings = int(self.n_bins), float(self.alpha), float(self.tol)
+        supports = (as_array(support.float()) for support in task.support)
+        return {"detector": [fit_histograms(support, *settings) for support in supports]}
 
     def _score(self, state, rows):
         return super()._score(state, rows.float())

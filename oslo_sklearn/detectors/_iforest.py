@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
-from .._optional import require
+from .._sklearn import Interval
 from ._base import ObjectDetector, detector_docs
+from ._isolation import IsolationTrees
 
 
 @detector_docs
 class IForestDetector(ObjectDetector):
     r"""Isolation forest.
 
-    Random splits part an outlier from the rest sooner. With :math:`h(x)` the depth at which a tree
-    isolates x, averaged over the trees, and :math:`c(n)` its expectation for n rows, the score
+    Random splits isolate an outlier sooner than other rows. With :math:`h(x)` the depth at which a
+    tree isolates x, averaged over the trees, and :math:`c(n)` its expectation for n rows, the score
     grows with
 
     .. math::
@@ -36,12 +35,13 @@ class IForestDetector(ObjectDetector):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    The forest is pyod's (``pip install oslo_sklearn[detectors]``). On a support of a few rows
-    trees are a few splits deep, so scores take few values and vary with the seed.
+    Trees and scores are those of scikit-learn's ``IsolationForest(contamination=0.1)``, with the
+    sign turned. On a support of a few rows trees are a few splits deep, so scores take few values
+    and vary with the seed.
 
     References
     ----------
@@ -88,17 +88,8 @@ class IForestDetector(ObjectDetector):
         self.max_features = max_features
         self.classifier = classifier
         self.random_state = random_state
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
-        return require("pyod.models.iforest", "detectors").IForest(
-            n_estimators=self.n_estimators,
-            max_features=self.max_features,
-            random_state=self.random_state if self._seed is None else self._seed,
-        )
+        seed = self.random_state if self._seed is None else self._seed
+        return IsolationTrees(self.n_estimators, self.max_features, seed)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numbers
 
-from sklearn.utils._param_validation import Interval
-
+from .._sklearn import Interval
 from ..solvers.neighbors import mean_neighbor_distance
 from ._base import DetectorBase, detector_docs
 
@@ -23,7 +22,7 @@ class KNNDetector(DetectorBase):
     Parameters
     ----------
     n_neighbors : int, default=1
-        k. More than there are support rows is clipped to their number, with a warning.
+        k. If it is larger than the number of support rows, it is reduced, with a warning.
     @classifier
     @parameters
 
@@ -31,12 +30,12 @@ class KNNDetector(DetectorBase):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    The study takes k = 1 at one shot and k = 3 at five. One neighbour is the default because it
-    serves both: a second neighbour of a 1-shot support belongs to another class.
+    The study uses k = 1 at one shot and k = 3 at five. The default is one neighbour, because at one
+    shot the second neighbour belongs to another class.
 
     References
     ----------
@@ -77,13 +76,7 @@ class KNNDetector(DetectorBase):
     ):
         self.n_neighbors = n_neighbors
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _fit_detector(self, task):
         n_support = task.support.shape[1]

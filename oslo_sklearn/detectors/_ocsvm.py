@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._optional import require
+from .._sklearn import Interval, StrOptions
 from ._base import ObjectDetector, detector_docs
 
 # Kernels that are no inner product may keep the solver going for ever.
@@ -18,8 +18,8 @@ _MOST_STEPS = 100_000
 class OCSVMDetector(ObjectDetector):
     r"""One-class support vector machine.
 
-    The support is parted from the origin of a kernel's feature space with the largest margin; rows
-    are scored by how far they lie on the origin's side,
+    In the feature space of a kernel, a plane separates the support from the origin with the largest
+    margin. The score of a row is how far it is on the side of the origin,
 
     .. math::
         s(x) = \rho - \sum_i \alpha_i K(x_i, x), \qquad
@@ -30,7 +30,7 @@ class OCSVMDetector(ObjectDetector):
     kernel : {"linear", "poly", "rbf", "sigmoid"}, default="rbf"
         The kernel :math:`K`.
     nu : float in (0, 1], default=0.5
-        Largest share of the support that may lie on the origin's side.
+        Largest share of the support that may lie on the side of the origin.
     gamma : {"scale", "auto"} or float, default="scale"
         Coefficient of the kernels other than linear. ``"scale"``: 1 / (n_features x variance of
         the support); ``"auto"``: 1 / n_features.
@@ -45,11 +45,11 @@ class OCSVMDetector(ObjectDetector):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    The machine is pyod's (``pip install oslo_sklearn[detectors]``). Its default gamma is
+    The machine is pyod's (extra ``[detectors]``). Its default gamma is
     ``"auto"``, under which rows of unit norm are all but alike; ``"scale"``, scikit-learn's, is
     5 points of AUROC better on real features.
 
@@ -106,13 +106,7 @@ class OCSVMDetector(ObjectDetector):
         self.degree = degree
         self.coef0 = coef0
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         return require("pyod.models.ocsvm", "detectors").OCSVM(

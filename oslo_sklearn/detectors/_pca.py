@@ -6,9 +6,9 @@ import numbers
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils._param_validation import Interval
 
 from .._optional import require
+from .._sklearn import Interval
 from ._base import ObjectDetector, detector_docs
 
 # A component whose eigenvalue is below this share of the largest carries rounding only.
@@ -28,7 +28,7 @@ def effective_rank(support: np.ndarray) -> int:
 class PCADetector(ObjectDetector):
     r"""Principal component classifier.
 
-    Rows far from the support's principal axes are outliers, and minor axes weigh more. With
+    Rows far from the principal axes of the support are outliers. Minor axes have more weight. With
     :math:`v_j` the leading unit eigenvectors of the standardised support and :math:`w_j` their
     shares of its variance,
 
@@ -38,8 +38,8 @@ class PCADetector(ObjectDetector):
     Parameters
     ----------
     n_components : int or None, default=None
-        How many eigenvectors. None: all whose eigenvalue does not vanish. More than that is
-        clipped, with a warning.
+        Number of eigenvectors. None: all with an eigenvalue above zero. A larger number is reduced,
+        with a warning.
     @classifier
     @parameters
 
@@ -47,14 +47,14 @@ class PCADetector(ObjectDetector):
     ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, where the classifier is SimpleShot.
+        The class means, if the classifier is SimpleShot.
 
     Notes
     -----
-    The detector is pyod's (``pip install oslo_sklearn[detectors]``) with an exact decomposition.
-    n support rows span at most n - 1 directions around their mean: pyod's own default keeps n
-    components and divides by the eigenvalue that is zero, which is why they are counted here.
-    The support needs at least two different rows.
+    The detector is pyod's (extra ``[detectors]``) with an exact decomposition.
+    n support rows span at most n - 1 directions around their mean. pyod's default keeps n
+    components, and divides by an eigenvalue of zero. So components are counted here. The support
+    needs at least two different rows.
 
     References
     ----------
@@ -93,13 +93,7 @@ class PCADetector(ObjectDetector):
     ):
         self.n_components = n_components
         self.classifier = classifier
-        self.center = center
-        self.normalize = normalize
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         rank = effective_rank(support)

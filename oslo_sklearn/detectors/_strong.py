@@ -10,9 +10,9 @@ from ._knn import KNNDetector
 class StrongBaseline(KNNDetector):
     r"""SimpleShot beside k-nearest-neighbours detection.
 
-    Two simple parts, neither of which sees the query, and hard to beat by inductive methods: rows
-    are labelled by the nearest class mean in cosine and scored by the mean distance to the k
-    nearest support rows,
+    Two simple parts that do not use the query, and that are hard to beat by inductive methods. The
+    label of a row is the class with the nearest mean (cosine). The score is the mean distance to
+    the k nearest support rows,
 
     .. math::
         p(k \mid x) \propto \exp \cos(x, \mu_k), \qquad
@@ -21,7 +21,7 @@ class StrongBaseline(KNNDetector):
     Parameters
     ----------
     n_neighbors : int, default=1
-        k. More than there are support rows is clipped to their number, with a warning.
+        k. If it is larger than the number of support rows, it is reduced, with a warning.
     @parameters
 
     Attributes

@@ -5,29 +5,21 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
 
 from .._collections import adapter_of
-from .._probabilities import LogProbabilities
-from .._validation import unpack_query
-from .._wrapped import fit_whole, make_estimator
-from ..pipeline import last_step, reach_last_step
+from .._sklearn import HasMethods, Interval, StrOptions
+from .._wrapped import INPUT_ATTRIBUTES, WrappingClassifier, fit_whole, make_estimator
 from ._groups import Grouping, group_rows
 from ._space import as_features
 
 _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "exemplars_")
-_OF_INPUT = ("n_features_in_", "feature_names_in_")
 
 
-class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin, BaseEstimator):
-    r"""Group the rows that an estimator rejects: what the unknown are.
+class NovelClassDiscovery(WrappingClassifier):
+    r"""Group the rows that an estimator rejects.
 
-    The estimator decides which rows of the query belong to a known class. The others are grouped
-    in the principal components of the whole task, and the known classes tell how wide a group
-    should be.
+    The estimator decides which query rows belong to a known class. The others are grouped in the
+    principal components of the whole task. The known classes show how wide a group should be.
 
     In each of 30 components of the centred unit rows of :math:`S \cup Q`, a class is Gaussian
     around a mean that is itself Gaussian, :math:`x \sim N(\mu, w)`, :math:`\mu \sim N(0, b)`. The
@@ -38,9 +30,11 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
     .. math::
         \sum_G \big[ \log p(G) - c \big]
 
-    is largest, and k-means refines the groups from there. The cost c of a group is a quarter of
-    what :math:`\log p(A) + \log p(B)` exceeds :math:`\log p(A \cup B)` by, on average over pairs
-    of known classes. It is scaled from the size of a known class to that of the groups found.
+    is largest, and k-means refines the groups from there. For the tree and k-means a component is
+    divided by :math:`w^{1/4}`, halfway from plain distances to distances in units of a class's
+    spread. The cost c of a group is 0.22 times what :math:`\log p(A) + \log p(B)` exceeds
+    :math:`\log p(A \cup B)` by, on average over pairs of known classes. It is scaled from the size
+    of a known class to that of the groups found.
 
     Parameters
     ----------
@@ -48,12 +42,12 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
         Any method of this package, a pipeline that ends in one, or
         :class:`ConformalOpenSetClassifier`. None: :class:`AdaptiveOSLO`.
     n_groups : "auto" or int, default="auto"
-        Number of groups, if it is known. There are never more than rejected rows.
+        Number of groups, if you know it. There are never more groups than rejected rows.
     max_groups : int or None, default=None
         The most groups that ``"auto"`` may find.
     min_group_size : int, default=2
-        Smaller groups are dissolved: each of their rows is a group of its own, numbered after
-        the others.
+        Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
+        one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
         Seed of the decomposition, of the sample of 2000 that the number of groups is found on
         where more rows are rejected, and of an estimator that has none.
@@ -71,8 +65,8 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
     n_iter_ : int
         Steps that the estimator took.
     labels_ : ndarray of shape (n_query,)
-        The estimator's closed-set labels of the query. Like all that follow, only after
-        ``fit(support_X, support_y, query_X)``.
+        The estimator's closed-set labels of the query. This attribute and those below
+        exist only after ``fit(support_X, support_y, query_X)``.
     is_outlier_ : ndarray of bool of shape (n_query,)
         Which rows the estimator rejects.
     outlierness_ : ndarray of shape (n_query,)
@@ -87,7 +81,8 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
     Notes
     -----
     A new row that is rejected joins the group with the nearest centre. Fitted without a query,
-    every call of ``transduce`` groups the rows of that call.
+    or with one of which nothing was rejected, every call of ``transduce`` groups the rows of that
+    call.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
     set, and take part in the decomposition; they are in no group.
@@ -113,8 +108,6 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
             0,  0,  0])
     """
 
-    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
-
     _parameter_constraints: dict = {
         "estimator": [HasMethods("fit"), None],
         "n_groups": [StrOptions({"auto"}), Interval(numbers.Integral, 1, None, closed="left")],
@@ -138,50 +131,18 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
         self.min_group_size = min_group_size
         self.random_state = random_state
 
-    def fit(self, support_X, support_y=None, query_X=None):
-        """Fit the estimator, and group what it rejects.
-
-        Parameters
-        ----------
-        support_X : array-like of shape (n_support, n_features)
-            Labelled rows, at least one of each class.
-        support_y : array-like of shape (n_support,)
-            Their labels.
-        query_X : array-like of shape (n_query, n_features), optional
-            Unlabelled rows, of which some may belong to no class. Left out, each later call takes
-            the rows it is given as the query. A 1-tuple ``(query_X,)`` is accepted.
-
-        Returns
-        -------
-        self : object
-        """
-        before = dict(vars(self))
-        try:
-            self._fit(support_X, support_y, query_X)
-        except BaseException:
-            # A failed fit leaves a fitted estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        return self
-
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        query_X = unpack_query(query_X)
         if adapter_of(query_X) is not None:
             raise ValueError(
                 f"query_X is a dask {type(query_X).__name__}; groups need the rows in memory. Fit "
                 "with a sample of them, np.asarray(sample)."
             )
-        for name in (*_OF_QUERY, *_OF_INPUT):
+        for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             vars(self).pop(name, None)
         self.estimator_ = make_estimator(self.estimator, self.random_state)
         fit_whole(self.estimator_, support_X, support_y, query_X)
-        last = last_step(self.estimator_)
-        self.classes_, self.n_iter_ = last.classes_, getattr(last, "n_iter_", 1)
-        for name in _OF_INPUT:
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+        self._keep_what_it_found()
         self._support = (as_features(self.estimator_, support_X), self._encode(support_y))
         self._grouping = None
         if query_X is not None:
@@ -190,8 +151,9 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
             self.labels_, self.is_outlier_ = found.labels, found.is_outlier
             self.outlierness_, self.groups_ = found.outlierness, groups
             self.n_groups_, self.exemplars_ = len(grouping), exemplars
-            self._grouping, self._support = grouping, None
-        else:
+            if len(grouping):
+                self._grouping, self._support = grouping, None
+        if self._support is not None:  # to group later rows
             self._support = tuple(array.copy() for array in self._support)
 
     def _encode(self, labels) -> np.ndarray:
@@ -213,23 +175,8 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
             random_state=self.random_state,
         )
 
-    def fit_predict(self, support_X, support_y=None, query_X=None):
-        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
-
-        Parameters
-        ----------
-        support_X, support_y, query_X
-            As of `fit`.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_query,)
-        """
-        query_X = unpack_query(query_X, is_needed=True)
-        return self.fit(support_X, support_y, query_X).predict(query_X)
-
     def transduce(self, X):
-        """Everything about the rows.
+        """Labels, probabilities, scores and decisions.
 
         Parameters
         ----------
@@ -247,7 +194,7 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
             found.group = self._group(found, X)[1]
         else:
             found.group = np.full(len(found.labels), -1)
-            if found.is_outlier.any() and len(self._grouping):
+            if found.is_outlier.any():
                 rows = as_features(self.estimator_, X)[found.is_outlier]
                 coordinates = self._grouping.space.project(rows)
                 found.group[found.is_outlier] = self._grouping.sort_rows(coordinates)
@@ -265,41 +212,3 @@ class NovelClassDiscovery(MetaEstimatorMixin, LogProbabilities, ClassifierMixin,
         labels : ndarray of shape (n_samples,)
         """
         return self._ask("predict", X)
-
-    def predict_proba(self, X):
-        """Probability of each known class, given that the row belongs to one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-        """
-        return self._ask("predict_proba", X)
-
-    def score_samples(self, X):
-        """Outlierness of each row: higher means more outlying.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-        """
-        return self._ask("score_samples", X)
-
-    def _ask(self, method: str, X):
-        check_is_fitted(self)
-        last, rows = reach_last_step(self.estimator_, X)
-        return getattr(last, method)(rows)
-
-    def _needs_query(self) -> bool:
-        last = last_step(make_estimator(self.estimator, 0))
-        return not hasattr(last, "_needs_query") or last._needs_query()
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "estimator_")

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
@@ -13,7 +15,7 @@ from sklearn.utils import check_random_state
 from ._space import TaskSpace, log_likelihood, make_space
 
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
-_COST = 0.25  # of what two known classes gain by being two, a further group has to gain
+_COST = 0.22  # of what two known classes gain by being two, a further group has to gain
 _LEAST_ROWS = 15.0  # per group; the cost falls no further for smaller ones
 _MOST_IN_TREE = 2000  # rows; the tree needs all their distances
 _SAME_ROW = 1e-5  # distance that rounding may put between a row of unit norm and itself
@@ -114,7 +116,7 @@ class Grouping(NamedTuple):
 
     space: TaskSpace
     centers: np.ndarray  # (k, p), of the largest group first
-    singles: np.ndarray  # (m, p) rows that no group took: each is a group
+    singles: np.ndarray  # (m, p) different rows that no group took: each is a group
 
     def __len__(self) -> int:
         return len(self.centers) + len(self.singles)
@@ -163,23 +165,37 @@ def group_rows(
     space = make_space(features, codes, random_state)
     rejected = np.flatnonzero(codes[n_support:] < 0)
     groups = np.full(len(codes) - n_support, -1)
-    if not len(rejected):
-        empty = np.empty((0, len(space.total)))
-        return Grouping(space, empty, empty), groups, rejected
     rows = space.project(features[n_support:][rejected])
+    if not len(rows):
+        return Grouping(space, rows, rows), groups, rejected
     centers = find_centers(rows, space, n_groups, max_groups, random_state)
     found, distances = nearest(rows, centers)
     sizes = np.bincount(found, minlength=len(centers))
     order = np.argsort(-sizes, kind="stable")
     kept = order[sizes[order] >= min_group_size]
     refused = np.flatnonzero(~np.isin(found, kept))
-    grouping = Grouping(space, centers[kept], rows[refused])
+    firsts, of_refused = part_different(rows[refused])
+    grouping = Grouping(space, centers[kept], rows[refused][firsts])
     number = np.full(len(centers), -1)
     number[kept] = np.arange(len(kept))
     numbers = number[found]
-    numbers[refused] = len(kept) + np.arange(len(refused))
+    numbers[refused] = len(kept) + of_refused
     groups[rejected] = numbers
-    # The first of each group in the order of distance.
+    return grouping, groups, rejected[nearest_of_each(numbers, distances)]
+
+
+def nearest_of_each(numbers: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """The row of each group with the smallest distance."""
     by_distance = np.argsort(distances, kind="stable")
     _, first = np.unique(numbers[by_distance], return_index=True)
-    return grouping, groups, rejected[by_distance[first]]
+    return by_distance[first]
+
+
+def part_different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal rows, and the number of each row's set."""
+    if not len(rows):
+        return np.empty((2, 0), dtype=np.intp)
+    pairs = KDTree(rows).query_pairs(_SAME_ROW, output_type="ndarray")
+    links = coo_array((np.ones(len(pairs)), pairs.T), shape=(len(rows), len(rows)))
+    sets = connected_components(links, directed=False)[1]
+    return np.unique(sets, return_index=True)[1], sets

@@ -21,7 +21,7 @@ _MOST_CLASSES = 100  # to compare in pairs
 
 
 class TaskSpace(NamedTuple):
-    """Principal components of a task's rows, centred and scaled to unit norm."""
+    """Principal components of a task's centred unit rows, scaled by the spread of its classes."""
 
     center: np.ndarray  # (d,)
     components: np.ndarray  # (p, d)
@@ -54,12 +54,20 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
         components = np.eye(units.shape[1], dtype=units.dtype)[:n_components]
     else:
         seed = check_random_state(random_state).randint(2**31 - 1)
-        svd = TruncatedSVD(n_components, random_state=seed).fit(units)
+        with np.errstate(divide="ignore", invalid="ignore"):  # shares of a variance that may be 0
+            svd = TruncatedSVD(n_components, random_state=seed).fit(units)
         components = svd.components_
     coordinates = (units @ components.T).astype(np.float64)
     total = (coordinates**2).mean(0)
     sums = _sum_classes(coordinates[codes >= 0], codes[codes >= 0])
     space = TaskSpace(center, components, total, _within(*sums, total))
+    scales = _scales(space)
+    sums = sums[0], sums[1] * scales, sums[2] * scales**2
+    space = space._replace(
+        components=components * scales[:, None].astype(components.dtype),
+        total=total * scales**2,
+        within=space.within * scales**2,
+    )
     return space._replace(parting=_parting(*sums, space), class_size=sums[0].mean())
 
 
@@ -80,6 +88,15 @@ def _within(counts, sums, squares, total) -> np.ndarray:
     variances = (squares - sums**2 / counts).sum(0) / n_free
     share = variances.sum() / max(total.sum(), np.finfo(float).tiny)
     return np.maximum((1 - _SHRINKAGE) * variances + _SHRINKAGE * share * total, 0)
+
+
+def _scales(space: TaskSpace) -> np.ndarray:
+    """Halfway from distances as they are to distances in units of a class's spread.
+
+    The latter tell classes apart best if the spread is known, and it is estimated from few rows.
+    """
+    within, _ = model_variances(space)
+    return (within / within.mean()) ** -0.25
 
 
 def _parting(counts, sums, squares, space: TaskSpace) -> float:

@@ -26,9 +26,9 @@ _WORTH_ASKING = 0.05  # of doubt, which lies between 0 and 1
 def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
     """Choose the rows of a query whose labels would help most.
 
-    First comes one row of each group of the unknown, that of the largest group first. Then come
-    rows that are far from those chosen and stand for many doubtful rows: rejected ones, those near
-    the decision, and those between two classes.
+    First comes one row of each group of unknown rows, beginning with the largest group. Then come
+    rows that are similar to many doubtful rows, and far from those already chosen. Doubtful rows
+    are rejected, near the threshold, or between two classes.
 
     Parameters
     ----------
@@ -49,11 +49,12 @@ def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
 
     Notes
     -----
-    The doubt about a row is one minus the chance that its label is right: the chance that it is of
-    a known class, times the margin between its two best classes. Both are read off the query:
-    chances from the distance of the score to the decision in standard deviations, margins relative
-    to those of clear rows. So methods whose probabilities are not calibrated serve, too. K-means
-    of the rows weighted by their doubt gives the rows that stand for others.
+    The doubt about a row is one minus the chance that its label is right. This chance is the
+    probability that the row is of a known class, times the margin between its two best classes.
+    Both are estimated from the query: the probability from the distance between score and
+    threshold in standard deviations, the margin relative to that of clear rows. So probabilities
+    need not be calibrated. K-means of the rows, weighted by their doubt, gives the representative
+    rows.
 
     Examples
     --------

@@ -63,7 +63,7 @@ class RowCache:
         if self._is_parquet:
             _require_parquet()
             self._journal = self.path.with_name(self.path.name + ".part")
-        with locked(self.path):
+        with locked(self._journal):
             self.rows: dict[tuple[str, int], tuple] = self._read()
             self._append([])  # a file that cannot be written is found before the work
 
@@ -97,8 +97,8 @@ class RowCache:
             frame = pd.read_parquet(self.path)
         except (ArrowException, OSError) as error:
             raise ValueError(
-                f"cache={str(self.path)!r} is no whole parquet file: it was cut off or damaged, "
-                "or was not written by evaluate. Name another file, or remove this one."
+                f"cache={str(self.path)!r} is not a complete parquet file: it was cut off or "
+                "damaged, or was not written by evaluate. Name another file, or remove this one."
             ) from error
         self._check_header(list(frame.columns))
         return [self._parse(record) for record in frame.itertuples(index=False, name=None)]
@@ -147,7 +147,7 @@ class RowCache:
             for task, row in zip(tasks, values, strict=True)
         ]
         self.rows.update({record[:2]: record for record in records})
-        with locked(self.path):
+        with locked(self._journal):
             self._append(map(_sealed, records))
 
     def _append(self, records) -> None:
@@ -168,7 +168,7 @@ class RowCache:
 
     def finish(self, methods) -> None:
         """Put the file in order: these methods first, tasks rising, each row once."""
-        with locked(self.path):
+        with locked(self._journal):
             self.rows = {**self._read(), **self.rows}
             place = {method: i for i, method in enumerate(methods)}
             ordered = sorted(

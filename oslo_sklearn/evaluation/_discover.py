@@ -10,13 +10,18 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from .._optional import require
-from ..adaptive import AdaptiveOSLO
+from .._progress import progress_bar
+from .._wrapped import make_estimator
 from ..discovery import NovelClassDiscovery, suggest_rows
 from ..metrics import discovery_accuracy
+from ._cache import Configuration, RowCache
+from ._fingerprint import digest
+
+_WAYS = ("suggested", "random", "least confident")  # to choose the rows to label
 
 
 def discover(estimators, X, y, split, *, n_jobs=None):
-    """Evaluate what is found among the rejected rows of many tasks.
+    """Evaluate the groups of rejected rows on many tasks.
 
     Parameters
     ----------
@@ -71,15 +76,26 @@ def _discover_one(name, estimator, task, X, y, support, query) -> dict:
     return {"method": name, "task": task, **counts, **accuracy, "seconds": seconds}
 
 
-def label_and_refit(X, y, support, query, n_labels, *, estimator=None, random_state=0):
+def label_and_refit(
+    X,
+    y,
+    tasks,
+    n_labels,
+    *,
+    estimator=None,
+    random_state=0,
+    n_jobs=None,
+    cache=None,
+    progress=False,
+):
     """What labels of some query rows are worth, by how the rows are chosen.
 
     The labelled rows leave the query and join the support; labels of unknown classes are new
-    classes. A row is right
+    classes. The share of right rows is over the whole query:
 
-    * in ``accuracy``, when it is accepted with the name of its class. Rows of a class that nobody
-      labelled cannot be right;
-    * in ``decided``, also when it is rejected and its class has no label.
+    * ``accuracy``: a row is right when it is accepted with the name of its class, new classes
+      included. Rows of a class that nobody labelled have no name yet and cannot be right;
+    * ``decided``: a row is also right when it is rejected and its class has no label.
 
     Rows that were labelled are right in both.
 
@@ -87,33 +103,74 @@ def label_and_refit(X, y, support, query, n_labels, *, estimator=None, random_st
     ----------
     X, y : arrays
         The pool.
-    support, query : arrays of int
-        Rows of the task.
+    tasks : list of (support_idx, query_idx)
     n_labels : sequence of int
         How many labels are given.
     estimator : estimator or None, default=None
         None: :class:`AdaptiveOSLO`.
     random_state : int, default=0
+        Task t draws from ``random_state + t``.
+    n_jobs : int or None, default=None
+        Processes.
+    cache : str or path, optional
+        A csv file of finished rows, which a later call takes up, as that of `evaluate`.
+    progress : bool, default=False
+        Show a bar with the time left.
 
     Returns
     -------
-    rows : list of dict
-        ``n_labels, method`` (``"suggested"``, ``"random"``, ``"least confident"``), ``accuracy``
-        and ``decided``.
+    rows : pandas.DataFrame
+        ``n_labels, method`` (``"suggested"``, ``"random"``, ``"least confident"``), ``task``,
+        ``accuracy`` and ``decided``.
     """
-    estimator = AdaptiveOSLO() if estimator is None else estimator
+    pandas = require("pandas", "evaluation")
+    X, y, tasks = np.asarray(X), np.asarray(y), list(tasks)
+    estimator = make_estimator(estimator, random_state)
+    names = {f"{way}, {number} labels": (number, way) for number in n_labels for way in _WAYS}
+    shares, store = {}, None
+    if cache is not None:
+        # Which rows are suggested depends on how many are asked for.
+        parameters = digest(estimator, random_state, max(n_labels))
+        configuration = Configuration(
+            digest(X),
+            digest(y.tolist()),
+            [digest(np.r_[support], np.r_[query]) for support, query in tasks],
+            dict.fromkeys(names, parameters),
+        )
+        store = RowCache(cache, ("accuracy", "decided"), configuration)
+        shares = {key: row[2:4] for key, row in store.rows.items()}
+    left = [task for task in range(len(tasks)) if any((name, task) not in shares for name in names)]
+    solved = Parallel(n_jobs, return_as="generator")(
+        delayed(_label_one)(X, y, *tasks[task], n_labels, estimator, random_state + task)
+        for task in left
+    )
+    solved = progress_bar(solved, enabled=progress, total=len(left), unit="task")
+    for task, found in zip(left, solved, strict=True):
+        for name, key in names.items():
+            shares[name, task] = found[key]
+            if store is not None:
+                store.add(name, [task], [found[key]])
+    rows = [
+        (*key, task, *shares[name, task])
+        for task in range(len(tasks))
+        for name, key in names.items()
+    ]
+    return pandas.DataFrame(rows, columns=["n_labels", "method", "task", "accuracy", "decided"])
+
+
+def _label_one(X, y, support, query, n_labels, estimator, seed) -> dict:
+    """Both shares by the number of labels and by how rows are chosen."""
     fitted = clone(estimator).fit(X[support], y[support], X[query])
-    order = {
-        "suggested": suggest_rows(fitted, X[query], max(n_labels), random_state=random_state),
-        "random": np.random.default_rng(random_state).permutation(len(query)),
-        "least confident": np.argsort(_confidence(fitted.transduce(X[query])), kind="stable"),
+    chosen = (
+        suggest_rows(fitted, X[query], max(n_labels), random_state=seed),
+        np.random.default_rng(seed).permutation(len(query)),
+        np.argsort(_confidence(fitted.transduce(X[query])), kind="stable"),
+    )
+    return {
+        (number, way): _refit(estimator, X, y, support, query, rows[:number])
+        for number in n_labels
+        for way, rows in zip(_WAYS, chosen, strict=True)
     }
-    rows = []
-    for number in n_labels:
-        for method, chosen in order.items():
-            shares = _refit(estimator, X, y, support, query, chosen[:number])
-            rows.append({"n_labels": number, "method": method, **shares})
-    return rows
 
 
 def _confidence(found) -> np.ndarray:
@@ -122,7 +179,7 @@ def _confidence(found) -> np.ndarray:
     return np.maximum(unknown, (1 - unknown) * found.proba.max(axis=1))
 
 
-def _refit(estimator, X, y, support, query, chosen) -> dict:
+def _refit(estimator, X, y, support, query, chosen) -> tuple[float, float]:
     labelled = np.concatenate([support, query[chosen]])
     rest = np.delete(query, chosen)
     fitted = clone(estimator).fit(X[labelled], y[labelled], X[rest])
@@ -130,7 +187,4 @@ def _refit(estimator, X, y, support, query, chosen) -> dict:
     is_named = ~found.is_outlier & (found.labels == y[rest])
     is_decided = is_named | (found.is_outlier & ~np.isin(y[rest], fitted.classes_))
     n_query = len(query)
-    return {
-        "accuracy": (is_named.sum() + len(chosen)) / n_query,
-        "decided": (is_decided.sum() + len(chosen)) / n_query,
-    }
+    return tuple(float(right.sum() + len(chosen)) / n_query for right in (is_named, is_decided))

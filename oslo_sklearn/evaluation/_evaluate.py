@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from .._optional import require
+from .._progress import progress_bar
 from ..metrics.registry import METRICS, TaskAnswers, check_names, measure
 from ._cache import Configuration, RowCache
 from ._curves import CurveStore
@@ -32,8 +32,8 @@ def evaluate(
 ):
     """Evaluate methods on the same few-shot open-set tasks.
 
-    A method is given the rows of a task and the labels of its support. The query's labels go to
-    the metrics only.
+    A method gets the rows of a task and the labels of its support. Only the metrics see the labels
+    of the query.
 
     Parameters
     ----------
@@ -45,36 +45,35 @@ def evaluate(
     y : array-like of shape (n_samples,)
         Their classes.
     split : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx)
-        The tasks. They are drawn once, whatever `random_state` is, and all methods get them.
+        The tasks. They are drawn once, and all methods get the same tasks.
     n_jobs : int, default=None
         Workers for methods that solve one task at a time, through joblib and the backend set
         with `joblib.parallel_config`. The others solve many tasks in a batch.
     progress : bool, default=True
-        Show a progress bar.
+        Show a progress bar on a terminal or in a notebook.
     cache : str or path, default=None
-        A file name in ``.csv`` or ``.parquet``. Finished rows are written there as they come; a
-        later call with the same arguments takes them over and goes on where this one ended or
-        was killed. More tasks (`n_tasks`) and more methods may be added to it. A resumed run
-        gives the table of an undisturbed one if methods that draw at random have an integer
-        `random_state`.
+        A file name in ``.csv`` or ``.parquet``. Finished rows are written there. A later call with
+        the same arguments reads them, and continues where this one stopped or was killed. You may
+        add tasks (`n_tasks`) and methods. A resumed run gives the same table as an undisturbed
+        one, if methods that draw at random have an integer `random_state`.
     metrics : sequence of str, default=None
         Names in `oslo_sklearn.metrics.registry.METRICS`. None means ``"accuracy"``, ``"auroc"``,
         ``"aupr"`` and ``"prec_at_90"``.
     curves : str or path, default=None
-        A file name in ``.csv``, where the ROC and OSCR curves of each task are kept for
-        `oslo_sklearn.plotting`. It is resumed as `cache` is.
+        A file name in ``.csv``. The ROC and OSCR curves of each task are kept there for
+        `oslo_sklearn.plotting`. It is resumed like `cache`.
 
     Returns
     -------
     rows : pandas.DataFrame
         Columns ``method``, ``task``, the metrics and ``seconds``, one row per method and task. A
-        metric that a task leaves undefined is nan.
+        metric that is undefined on a task is nan.
 
     Warns
     -----
     RuntimeWarning
-        If a method fails on a task. Its metrics are nan there, and it is tried again when
-        a call takes up the cache.
+        If a method fails on a task. Its metrics are nan there. It is tried again when a later call
+        reads the cache.
 
     Raises
     ------
@@ -134,7 +133,9 @@ def evaluate(
                     is_done[m, task] = True
 
     n_done = int(is_done.sum())
-    with tqdm(total=is_done.size, initial=n_done, disable=not progress, unit="task") as bar:
+    # Methods differ in cost: the time left is told by the mean speed, not by that of the last one.
+    options = {"total": is_done.size, "initial": n_done, "unit": "task", "smoothing": 0}
+    with progress_bar(enabled=progress, **options) as bar:
         for m, (name, estimator) in enumerate(methods.items()):
             bar.set_postfix_str(name)
             failures = []
@@ -176,7 +177,9 @@ def _name_methods(estimators) -> dict:
         estimators = {type(estimators).__name__: estimators}
     for name, estimator in estimators.items():
         if not isinstance(name, str) or not name or set(name) & set("\r\n\0"):
-            raise ValueError(f"estimators: {name!r} is no name of a method: one line is expected.")
+            raise ValueError(
+                f"estimators: {name!r} is not a name of a method: one line is expected."
+            )
         check_method(estimator)
     if not estimators:
         raise ValueError("estimators is empty: name at least one.")

@@ -18,10 +18,10 @@ from ..pipeline import reach_last_step
 
 
 def open_set_scorer(estimator, X, y):
-    """Score an estimator on the query of a task, all metrics out of one solve.
+    """Score an estimator on the query of a task: all metrics from one solve.
 
-    As ``scoring`` of `GridSearchCV` or `cross_validate` it is a multi-metric scorer; for
-    a single metric use `make_open_set_scorer`.
+    As ``scoring`` of `GridSearchCV` or `cross_validate`, it is a multi-metric scorer. For a single
+    metric, use `make_open_set_scorer`.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def open_set_scorer(estimator, X, y):
     -------
     scores : dict of float
         ``"accuracy"`` (closed-set, whatever ``outlier_label`` is), ``"auroc"``, ``"aupr"`` and
-        ``"prec_at_90"``. nan, with an `UndefinedMetricWarning`, where the query lacks what
-        a metric needs; without one where X is the support (training scores).
+        ``"prec_at_90"``. nan, with an `UndefinedMetricWarning`, if the query lacks what a metric
+        needs; without a warning if X is the support (training scores).
 
     See Also
     --------

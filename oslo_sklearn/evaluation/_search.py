@@ -22,11 +22,11 @@ _MOST_ANSWERS = 2**25  # scores in memory at once
 class OSLOCV(BaseEstimator):
     """Tune OSLO's lambdas and number of steps on few-shot open-set tasks.
 
-    What ``GridSearchCV(OSLO(), ..., cv=cv, refit=False)`` finds, in one batched pass: a task's
-    rows are gathered and centred once, all pairs of lambdas share its products, and a run visits
-    the smaller numbers of steps on its way to the largest.
+    It finds the same as ``GridSearchCV(OSLO(), ..., cv=cv, refit=False)``, in one batched pass. The
+    rows of a task are centred once, all pairs of lambdas share its products, and a run with the
+    largest number of steps also gives the smaller numbers.
 
-    It is a tuner without `predict`: use ``best_estimator_`` on a task.
+    It has no `predict`: use ``best_estimator_`` on a task.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class OSLOCV(BaseEstimator):
 
     Notes
     -----
-    With ``tol > 0`` a run stops early depending on the objective, so that each setting is solved
-    by itself.
+    With ``tol > 0``, each setting is solved separately, because the number of steps depends on the
+    objective.
 
     Examples
     --------

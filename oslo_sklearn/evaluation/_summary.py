@@ -29,16 +29,16 @@ def summarize(rows, *, by="method"):
     Parameters
     ----------
     rows : pandas.DataFrame
-        What `evaluate` returned; several such frames may be concatenated.
+        What `evaluate` returned. Several such frames may be concatenated.
     by : str or list of str, default="method"
-        The column, or columns, that tell groups of rows apart.
+        The column, or columns, to group by.
 
     Returns
     -------
     summary : pandas.DataFrame
         One line per method, in order of appearance. Columns are pairs ``(metric, "mean")`` and
-        ``(metric, "half_width")``, as fractions (not percent), ``seconds`` as seconds. A half-width
-        takes two tasks; of fewer it is nan, and so is the mean of none.
+        ``(metric, "half_width")``, as fractions (not percent); ``seconds`` are seconds. With fewer
+        than two tasks the half-width is nan. With none the mean is nan.
 
     Examples
     --------

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
 
+from .._sklearn import safe_indexing
 from .._validation import check_rows, encode_labels
 from ..solvers.pool_gram import TaskPool
 
@@ -39,7 +39,9 @@ class LabelledPool:
         self._indexed = None, None
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if n_rows != len(self.codes):
-            raise ValueError(f"X and y must have as many rows; got {n_rows} and {len(self.codes)}.")
+            raise ValueError(
+                f"X and y must have the same number of rows; got {n_rows} and {len(self.codes)}."
+            )
 
     def with_rows(self, X) -> LabelledPool:
         """The same labels for other rows."""
@@ -61,7 +63,7 @@ class LabelledPool:
         """Rows of X in its own container."""
         if isinstance(self.X, torch.Tensor):
             return self.X[torch.from_numpy(index)]
-        return _safe_indexing(self.X, index)
+        return safe_indexing(self.X, index)
 
     def known(self, tasks: TaskBatch) -> np.ndarray:
         """True class of each query row (B, n) as a position in its task's classes, -1: outlier."""

@@ -13,15 +13,15 @@ from ._tasks import LabelledPool, draw_tasks
 def tune_threshold(estimator, base_X, base_y, split, max_false_rejection=0.05, *, n_jobs=None):
     """Find the threshold that rejects a given share of a task's inliers, on average.
 
-    Tasks are drawn from base classes and solved; the threshold is the score that the stated share
-    of their inliers exceeds, each task counting alike. It holds for new classes as far as
-    their tasks are like those of the base classes: the same shape (ways, shots, queries, share of
-    outliers), and features that were not trained on the base classes themselves.
+    Tasks are drawn from base classes and solved. The threshold is the score that the given share of
+    their inliers exceeds. Every task has the same weight. The threshold is valid for new classes if
+    their tasks are like those of the base classes: the same number of classes, shots and query
+    rows, the same share of outliers, and features that were not trained on the base classes.
 
     Parameters
     ----------
     estimator : estimator or Pipeline
-        The method; its own threshold plays no part.
+        The method. Its own threshold is not used.
     base_X : array-like of shape (n_samples, n_features)
         Rows of classes that are not those of later tasks.
     base_y : array-like of shape (n_samples,)
@@ -40,15 +40,14 @@ def tune_threshold(estimator, base_X, base_y, split, max_false_rejection=0.05, *
 
     Notes
     -----
-    The promise is about the average over tasks; single tasks vary. It is also only as good as
-    base classes stand for new ones, which no number of tasks mends. OSLO on ImageNet features of
-    birds and groceries, 1 and 5 shots, 600 tasks, rejected on novel classes: 4.0 to 5.6 % of the
-    inliers at the level 5 % (standard deviation over tasks 3 to 7 points), 8.5 to 11.6 % at 10 %
-    and 17.7 to 22.5 % at 20 %; learned and checked on 200 tasks, up to 12.3 and 23.3 %. Leave a
-    margin where the level is high.
+    The share holds on average over tasks. Single tasks vary. It also depends on how well base
+    classes represent new ones, and more tasks do not change that. With OSLO, ImageNet features of
+    birds and groceries, 1 and 5 shots and 600 tasks, 4.0 to 5.6 % of the inliers of novel classes
+    were rejected at 5 % (standard deviation over tasks: 3 to 7 points), 8.5 to 11.6 % at 10 %, and
+    17.7 to 22.5 % at 20 %. With 200 tasks: up to 12.3 and 23.3 %. Leave a margin at high levels.
 
-    `ConformalOpenSetClassifier.fit_base` uses the same tasks for p-values, at any level and for the
-    false discovery rate as well. With two or more labelled rows of each class,
+    `ConformalOpenSetClassifier.fit_base` uses the same tasks for p-values at any level, and also
+    for the false discovery rate. With two or more labelled rows of each class,
     `ConformalOpenSetClassifier` needs no base classes.
 
     See Also

@@ -122,8 +122,12 @@ def _append_bytes(segment, data):
     with open(segment, "ab", buffering=0) as file:
         start = file.seek(0, os.SEEK_END)
         left = memoryview(data)
-        while left:
-            left = left[file.write(left) :]
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except BaseException:  # a full disk is not filled with half a frame
+            file.truncate(start)
+            raise
     return start
 
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -42,14 +42,15 @@ class Extraction:
         """Features of the images that could be read, in their order; None if none could."""
         groups = self._not_cached() if self.cache else {i: [i] for i in range(len(self.images))}
         batch = []
-        for indices, prepared in self._decoded(groups):
-            if prepared.error is not None:
-                self._fail(indices, prepared.error)
-                continue
-            batch.append((indices, prepared))
-            if len(batch) == self.batch_size:
-                self._compute(batch)
-                batch = []
+        with closing(self._decoded(groups)) as decoded:  # its workers end with it, also by Ctrl-C
+            for indices, prepared in decoded:
+                if prepared.error is not None:
+                    self._fail(indices, prepared.error)
+                    continue
+                batch.append((indices, prepared))
+                if len(batch) == self.batch_size:
+                    self._compute(batch)
+                    batch = []
         if batch:
             self._compute(batch)
         self.failed.sort()
@@ -150,12 +151,3 @@ def _leave_with_parent(parent):
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
-
-
-def progress_bar(total, enabled):
-    """A bar with images/s on terminals and in notebooks, and none where output is piped."""
-    from tqdm.auto import tqdm
-
-    in_notebook = any("notebook" in base.__module__ for base in tqdm.__mro__)
-    disable = (False if in_notebook else None) if enabled else True
-    return tqdm(total=total, unit=" images", disable=disable)

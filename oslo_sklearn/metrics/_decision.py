@@ -19,7 +19,7 @@ def false_rejection(is_outlier, rejected):
     Returns
     -------
     rate : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where no row is of a known class.
+        nan, with an `UndefinedMetricWarning`, if no row is of a known class.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def found(is_outlier, rejected):
     Returns
     -------
     share : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where the query has no outliers.
+        nan, with an `UndefinedMetricWarning`, if the query has no outliers.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def discovery_accuracy(y_true, labels, groups, classes):
     accuracy : Bunch
         ``all``, ``known`` and ``novel``: of all rows, of those of known and of those of unknown
         classes. Each a float, or an ndarray of shape (n_tasks,). ``known`` and ``novel`` are nan,
-        with an `UndefinedMetricWarning`, where a query has no such row.
+        with an `UndefinedMetricWarning`, if a query has no such row.
 
     References
     ----------

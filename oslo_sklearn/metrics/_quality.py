@@ -23,7 +23,7 @@ def mean_imposture_factor(X, y):
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Features, as the methods will see them: normalise first if they do.
+        Features as the methods use them. Normalise them first if the methods do.
     y : array-like of shape (n_samples,)
         Labels of at least two classes. A class of one row is its own centroid and counts as
         separated.
@@ -77,7 +77,7 @@ def variance_ratio(X, y):
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Features, as the methods will see them: normalise first if they do.
+        Features as the methods use them. Normalise them first if the methods do.
     y : array-like of shape (n_samples,)
         Labels of at least two classes.
 

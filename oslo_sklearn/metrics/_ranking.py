@@ -146,12 +146,12 @@ def auroc(is_outlier, scores):
     is_outlier : array-like of bool of shape (n_query,) or (n_tasks, n_query)
         True for the outliers, the positive class.
     scores : array-like of the same shape
-        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+        Outlierness: higher is more outlying. Infinite scores are ranked. NaN is an error.
 
     Returns
     -------
     auroc : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where a query lacks outliers or inliers.
+        nan, with an `UndefinedMetricWarning`, if a query lacks outliers or inliers.
 
     Examples
     --------
@@ -180,12 +180,12 @@ def aupr(is_outlier, scores):
     is_outlier : array-like of bool of shape (n_query,) or (n_tasks, n_query)
         True for the outliers, the positive class.
     scores : array-like of the same shape
-        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+        Outlierness: higher is more outlying. Infinite scores are ranked. NaN is an error.
 
     Returns
     -------
     aupr : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where a query has no outliers; 1 where it has
+        nan, with an `UndefinedMetricWarning`, if a query has no outliers; 1 where it has
         nothing else.
 
     Examples
@@ -208,14 +208,14 @@ def precision_at_recall(is_outlier, scores, recall=0.9):
     is_outlier : array-like of bool of shape (n_query,) or (n_tasks, n_query)
         True for the outliers, the positive class.
     scores : array-like of the same shape
-        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+        Outlierness: higher is more outlying. Infinite scores are ranked. NaN is an error.
     recall : float in (0, 1], default=0.9
         Share of the outliers to be found.
 
     Returns
     -------
     precision : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where a query has no outliers.
+        nan, with an `UndefinedMetricWarning`, if a query has no outliers.
 
     Examples
     --------
@@ -236,14 +236,14 @@ def fpr_at_tpr(is_outlier, scores, tpr=0.95):
     is_outlier : array-like of bool of shape (n_query,) or (n_tasks, n_query)
         True for the outliers, the positive class.
     scores : array-like of the same shape
-        Outlierness: higher is more outlying. Infinite scores are ranked, NaN is an error.
+        Outlierness: higher is more outlying. Infinite scores are ranked. NaN is an error.
     tpr : float in (0, 1], default=0.95
         Share of the outliers to be found (true-positive rate).
 
     Returns
     -------
     fpr : float or ndarray of shape (n_tasks,)
-        nan, with an `UndefinedMetricWarning`, where a query lacks outliers or inliers.
+        nan, with an `UndefinedMetricWarning`, if a query lacks outliers or inliers.
 
     Examples
     --------

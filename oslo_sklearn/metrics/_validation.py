@@ -19,7 +19,7 @@ def check_tasks(**arrays):
     for name in others:
         if arrays[name].shape != shape:
             raise ValueError(
-                f"{name} must have the shape of {first}, {shape}; got {arrays[name].shape}."
+                f"{name} must have the same shape as {first}, {shape}; got {arrays[name].shape}."
             )
     return [np.atleast_2d(array) for array in arrays.values()], len(shape) == 1
 

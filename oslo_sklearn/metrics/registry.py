@@ -99,6 +99,7 @@ METRICS: dict[str, Metric] = {
             needs_decision=True,
         ),
         Metric("similarity", None, "Similarity", "Cosine to true prototypes"),
+        Metric("decided", None, "Decided", "Rows decided rightly"),
     )
 }
 DEFAULT = tuple(metric.name for metric in METRICS.values() if metric.by_default)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..metrics.registry import title_of
-from ._style import Display, legend_beside, means_of, new_axes, styles, tidy
+from ._style import Display, legend_beside, means_of, styles, tidy
 
 
 class _Bars(Display):
@@ -18,21 +18,12 @@ class _Bars(Display):
         self.methods = methods
         self.ylabel = ylabel
 
-    def plot(self, ax=None):
-        """Draw the bars.
+    @property
+    def _figsize(self):
+        return min(3.4 + 0.27 * self.mean.size, 12.0), 3.6
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : object
-            Itself, with ``ax_`` and ``figure_``.
-        """
+    def _draw(self, ax):
         n_groups, n_methods = self.mean.shape
-        ax = new_axes(ax, figsize=(min(3.4 + 0.27 * n_groups * n_methods, 12.0), 3.6))
         looks = styles(self.methods)
         width = 0.84 / n_methods
         for m, method in enumerate(self.methods):
@@ -57,7 +48,6 @@ class _Bars(Display):
         ax.set_ylim(0, np.nanmax(tops) + 8)
         tidy(ax)
         legend_beside(ax)
-        return self._keep(ax)
 
     @staticmethod
     def _labelled(n_bars):

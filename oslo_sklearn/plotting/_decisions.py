@@ -7,7 +7,7 @@ import numpy as np
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
 from ..pipeline import transduce
-from ._style import INLIERS, OUTLIERS, Display, new_axes, tidy
+from ._style import INLIERS, OUTLIERS, Display, legend_above, tidy
 
 _ALPHAS = np.linspace(0.01, 0.5, 50)
 
@@ -75,20 +75,7 @@ class PValueHistogramDisplay(_PValueDisplay):
     """
     )
 
-    def plot(self, ax=None):
-        """Draw the histogram.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : PValueHistogramDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(5.6, 3.4))
+    def _draw(self, ax):
         p_values, is_outlier = self._tasks()
         edges = np.linspace(0, 1, 21)
         ax.hist(p_values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
@@ -98,8 +85,7 @@ class PValueHistogramDisplay(_PValueDisplay):
             ax.axvline(self.alpha, color="0.1", linestyle="--", label="alpha")
         ax.set(xlabel="p-value", ylabel="query rows", xlim=(0, 1))
         tidy(ax)
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-        return self._keep(ax)
+        legend_above(ax)
 
 
 class RealisedRateDisplay(_PValueDisplay):
@@ -120,20 +106,9 @@ class RealisedRateDisplay(_PValueDisplay):
     """
     )
 
-    def plot(self, ax=None):
-        """Draw the rates.
+    _figsize = (4.6, 4.4)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : RealisedRateDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(4.6, 4.4))
+    def _draw(self, ax):
         ax.plot([0, 0.5], [0, 0.5], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
         rates = zip(
             self.rates(_ALPHAS).items(), (INLIERS, OUTLIERS, "0.3"), ("-", "--", ":"), strict=True
@@ -144,8 +119,7 @@ class RealisedRateDisplay(_PValueDisplay):
             ax.axvline(self.alpha, color="0.8", linewidth=1)
         ax.set(xlabel="alpha", ylabel="realised rate", xlim=(0, 0.5), ylim=(0, 1.01))
         tidy(ax, grid="both")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
-        return self._keep(ax)
+        legend_above(ax, n_columns=1)
 
     def rates(self, alphas):
         """Rates that came true at each alpha.

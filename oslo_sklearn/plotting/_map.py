@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.manifold import TSNE
 
 from ..preprocessing import CenterNormalize
-from ._style import COLOURS, MARKERS, Display, new_axes
+from ._style import COLOURS, MARKERS, Display
 
 
 class TaskMapDisplay(Display):
@@ -111,20 +111,9 @@ class TaskMapDisplay(Display):
         )
         return display.plot(ax=ax)
 
-    def plot(self, ax=None):
-        """Draw the map.
+    _figsize = (8.0, 5.2)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : TaskMapDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(8.0, 5.2))
+    def _draw(self, ax):
         sizes = np.full(len(self.query), 26.0)
         if self.inlierness is not None:
             sizes = 9 + 34 * np.asarray(self.inlierness)
@@ -167,7 +156,6 @@ class TaskMapDisplay(Display):
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-        return self._keep(ax)
 
 
 def _codes(classes, labels) -> np.ndarray:

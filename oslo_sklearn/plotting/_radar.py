@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..metrics.registry import METRICS, metrics_in, sign_of, title_of
-from ._style import Display, means_of, new_axes, styles
+from ._style import Display, means_of, styles
 
 
 class RadarDisplay(Display):
@@ -80,20 +80,10 @@ class RadarDisplay(Display):
         gains = dict(zip(methods, np.array(columns).T, strict=True))
         return cls(gains, spokes=spokes, baseline=baseline).plot(ax=ax)
 
-    def plot(self, ax=None):
-        """Draw the chart.
+    _figsize = (5.6, 6.0)
+    _subplot = {"projection": "polar"}
 
-        Parameters
-        ----------
-        ax : matplotlib PolarAxes, optional
-            Made with ``projection="polar"``; by default those of a new figure.
-
-        Returns
-        -------
-        display : RadarDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(5.6, 6.0), projection="polar")
+    def _draw(self, ax):
         if ax.name != "polar":
             raise ValueError('ax must be polar: made with projection="polar".')
         angles = 2 * np.pi * np.arange(len(self.spokes)) / len(self.spokes)
@@ -127,7 +117,6 @@ class RadarDisplay(Display):
             frameon=False,
             handlelength=3.2,
         )
-        return self._keep(ax)
 
     def _scale(self, ax, angles):
         values = np.array([*self.gains.values(), np.zeros(len(self.spokes))])

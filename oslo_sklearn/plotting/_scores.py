@@ -12,7 +12,7 @@ from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
 from ..pipeline import transduce
-from ._style import INLIERS, OUTLIERS, Display, new_axes, styles, tidy
+from ._style import INLIERS, OUTLIERS, Display, legend_above, styles, tidy
 
 
 class ScoreHistogramDisplay(Display):
@@ -64,20 +64,7 @@ class ScoreHistogramDisplay(Display):
         is_outlier = ~np.isin(y, estimator.classes_)
         return cls(scores, is_outlier, getattr(estimator, "threshold_", None)).plot(ax=ax)
 
-    def plot(self, ax=None):
-        """Draw the histogram.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : ScoreHistogramDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(5.6, 3.4))
+    def _draw(self, ax):
         scores, is_outlier = np.asarray(self.scores), np.asarray(self.is_outlier, dtype=bool)
         edges = np.histogram_bin_edges(scores, bins=min(30, max(5, len(scores) // 5)))
         ax.hist(scores[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
@@ -95,8 +82,7 @@ class ScoreHistogramDisplay(Display):
         ax.set_xlabel("outlierness")
         ax.set_ylabel("query rows")
         tidy(ax)
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-        return self._keep(ax)
+        legend_above(ax)
 
 
 class _CurveDisplay(Display):
@@ -185,20 +171,9 @@ class _CurveDisplay(Display):
         """
         return cls(read_curves(path, methods=methods, n_tasks=n_tasks)[cls._name]).plot(ax=ax)
 
-    def plot(self, ax=None):
-        """Draw the curves.
+    _figsize = (4.6, 4.4)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : object
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(4.6, 4.4))
+    def _draw(self, ax):
         looks = styles(self.curves)
         for name, (x, y, area) in self.curves.items():
             colour, _, line, _ = looks[name]
@@ -211,7 +186,6 @@ class _CurveDisplay(Display):
         self._decorate(ax)
         legend = ax.legend(loc="lower right", handlelength=3.2, title=self._title, framealpha=0.9)
         legend.get_frame().set_linewidth(0)
-        return self._keep(ax)
 
     def _decorate(self, ax):
         """What a kind of curve has besides."""

@@ -8,8 +8,8 @@ from .._optional import require
 from ..evaluation import mean_and_half_width
 from ..metrics.registry import METRICS, title_of
 
-# Okabe and Ito's colours, without their yellow: too pale on white for a line.
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colours, without their yellow, which is too pale on white; and Tol's wine.
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 # Strokes only: dots and circles make files of vector graphics ten times larger.
@@ -47,10 +47,32 @@ def tidy(ax, grid="y"):
     ax.set_axisbelow(True)
 
 
-class Display:
-    """What all displays share: after `plot`, ``ax_`` and ``figure_``."""
+def legend_above(ax, n_columns=3):
+    """A legend over the axes."""
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
 
-    def _keep(self, ax):
+
+class Display:
+    """What all displays share. A display writes ``_draw(ax)``."""
+
+    _figsize = (5.6, 3.4)
+    _subplot = {}
+
+    def plot(self, ax=None):
+        """Draw the figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : object
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        ax = new_axes(ax, figsize=self._figsize, **self._subplot)
+        self._draw(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..metrics.registry import title_of
-from ._style import Display, legend_beside, means_of, new_axes, styles, tidy
+from ._style import Display, legend_beside, means_of, styles, tidy
 
 _AXIS_NAMES = {
     "n_query": "query rows per class",
@@ -81,20 +81,9 @@ class SweepDisplay(Display):
         )
         return display.plot(ax=ax)
 
-    def plot(self, ax=None):
-        """Draw the curves.
+    _figsize = (6.4, 3.8)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            By default those of a new figure.
-
-        Returns
-        -------
-        display : SweepDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        ax = new_axes(ax, figsize=(6.4, 3.8))
+    def _draw(self, ax):
         # Equal steps: sizes such as 1, 5, 15, 30 would crowd at one end of a linear axis.
         places = np.arange(len(self.x))
         looks = styles(self.mean)
@@ -113,7 +102,7 @@ class SweepDisplay(Display):
                 markersize=6,
                 markeredgecolor="white",
                 markeredgewidth=0.6,
-                linewidth=2.4 if method == "OSLO" else 1.5,
+                linewidth=2.4 if method in ("OSLO", "AdaptiveOSLO") else 1.5,
                 label=method,
             )
         ax.set_xticks(places, [f"{value:g}" for value in self.x])
@@ -121,4 +110,3 @@ class SweepDisplay(Display):
         ax.set_ylabel(self.ylabel)
         tidy(ax, grid="both")
         legend_beside(ax, handlelength=3.2)
-        return self._keep(ax)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from .._progress import progress_bar
 from ..evaluation import LabelledPool, cut_tasks, draw_tasks
 from ..oslo import OSLO
 from ..solvers.geometry import class_means, unit_rows
@@ -43,10 +44,10 @@ def ablation(X, y, *, n_shots=(1, 5), base=None, methods=None, **options):
     settings = [({"shots": n_shot}, {"n_shot": n_shot}) for n_shot in n_shots]
     rows = run_settings("ablation", X, y, settings, methods=variants, **options)
     n_tasks, seed = options.get("n_tasks", 1000), options.get("random_state", 0)
+    pairs = [(variant, n_shot) for n_shot in n_shots for variant in variants.values()]
+    bar = progress_bar(pairs, enabled=options.get("progress", True), desc="prototypes")
     found = [
-        _similarities(variant, LabelledPool(X, y), n_shot, n_tasks, seed)
-        for n_shot in n_shots
-        for variant in variants.values()
+        _similarities(variant, LabelledPool(X, y), n_shot, n_tasks, seed) for variant, n_shot in bar
     ]
     rows.insert(rows.columns.get_loc("seconds"), "similarity", np.concatenate(found))
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from joblib import Parallel, delayed
+from pathlib import Path
 
 from ..evaluation import label_and_refit
 from ..tasks import FewShotOpenSetSplit
@@ -23,7 +23,7 @@ def labelling(
     n_jobs=None,
     methods=None,
     cache=None,
-    progress=False,
+    progress=True,
 ):
     """Accuracy against the number of labels given: suggested, random and least confident rows.
 
@@ -31,20 +31,20 @@ def labelling(
 
     Parameters
     ----------
-    X, y, n_shots, random_state, n_jobs
+    X, y, n_shots, random_state, n_jobs, cache, progress
         As in `table`.
     n_labels : sequence of int, default=(0, 2, 5, 10, 20)
     n_tasks : int, default=100
     methods : dict with one estimator, optional
         By default :class:`~oslo_sklearn.AdaptiveOSLO`.
-    base, cache, progress : ignored
+    base : ignored
 
     Returns
     -------
     rows : pandas.DataFrame
-        One line per setting, choice and task: ``shots, n_labels, method, task``, ``accuracy`` (rows
-        accepted with the name of their class) and ``decided`` (also those rejected whose class has
-        no label).
+        One line per setting, choice and task: ``shots, n_labels, method, task``, ``accuracy`` (of
+        all rows those accepted with the name of their class, new classes included) and
+        ``decided`` (also those rejected whose class has no label).
     """
     from .._optional import require
 
@@ -55,21 +55,34 @@ def labelling(
     X, y = drop_small_classes(X, y, max(n_shots) + 15)
     most = len(set(y.tolist())) - 5
     n_opens = [n_open for n_open in N_OPENS if n_open <= most]
-    jobs = [(n_shot, task) for n_shot in n_shots for task in range(n_tasks)]
-
-    def run(n_shot, task):
-        split = FewShotOpenSetSplit(
-            n_shot=n_shot,
-            n_open=n_opens[task % len(n_opens)],
-            n_tasks=1,
-            random_state=random_state + task,
+    frames = []
+    for n_shot in n_shots:
+        tasks = [
+            next(
+                FewShotOpenSetSplit(
+                    n_shot=n_shot,
+                    n_open=n_opens[task % len(n_opens)],
+                    n_tasks=1,
+                    random_state=random_state + task,
+                ).split(X, y)
+            )
+            for task in range(n_tasks)
+        ]
+        file = None
+        if cache is not None:
+            Path(cache).mkdir(parents=True, exist_ok=True)
+            file = Path(cache) / f"labelling_shots-{n_shot}.csv"
+        rows = label_and_refit(
+            X,
+            y,
+            tasks,
+            n_labels,
+            estimator=estimator,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            cache=file,
+            progress=progress,
         )
-        ((support, query),) = split.split(X, y)
-        found = label_and_refit(
-            X, y, support, query, n_labels, estimator=estimator, random_state=random_state + task
-        )
-        return [{"shots": n_shot, "task": task, **row} for row in found]
-
-    rows = [row for found in Parallel(n_jobs)(delayed(run)(*job) for job in jobs) for row in found]
-    columns = ["shots", "n_labels", "method", "task", "accuracy", "decided"]
-    return pandas.DataFrame(rows)[columns]
+        rows.insert(0, "shots", n_shot)
+        frames.append(rows)
+    return pandas.concat(frames, ignore_index=True)

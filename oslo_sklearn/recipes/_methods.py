@@ -22,7 +22,7 @@ OTHER = "Other"
 NOT_IN_PAPER = ("Transductive open-set, not in the paper", OTHER)
 # k-NN and SimpleShot together are the paper's strong baseline, and one row of the table.
 STRONG_BASELINE = "k-NN"
-FAST = ("SimpleShot", "kNN", "LaplacianShot", "BD-CSPN", "TIM-GD", "PT-MAP", "OSLO")
+FAST = ("SimpleShot", "kNN", "LaplacianShot", "BD-CSPN", "TIM-GD", "PT-MAP", "OSLO", "AdaptiveOSLO")
 _SHOWN = {"kNN": STRONG_BASELINE, "Finetune": "Baseline++"}
 _FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}
 _ORDER = {name: place for place, name in enumerate(_FAMILY_OF)}

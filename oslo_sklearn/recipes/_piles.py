@@ -91,7 +91,7 @@ class PileSplit:
 def piles(
     X, y, *, base=None, n_shots=(1, 5), methods=None, n_tasks=1000, random_state=0, **options
 ):
-    """Simple methods and ours on twelve piles, from the benchmark's to what users have.
+    """Simple methods and ours on twelve piles, from the paper's setting to real ones.
 
     A pile such as ``18 18 0 0 0 + 8`` has 18 query rows of two of five known classes, none of the
     other three, and 8 rows of each of five unknown classes.
@@ -148,7 +148,7 @@ def piles(
         raise ValueError(f"y has {len(labels)} classes: too few, or too small, for any pile.")
     if skipped:
         warnings.warn(
-            f"Skipped for want of classes with enough rows: "
+            f"Skipped, because too few classes have enough rows: "
             f"{'; '.join(pile.name for pile in skipped)}.",
             stacklevel=2,
         )

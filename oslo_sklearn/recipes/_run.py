@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._progress import progress_bar
 from ..evaluation import evaluate
 from ..tasks import FewShotOpenSetSplit
 from ._methods import paper_methods
@@ -95,7 +96,7 @@ def evaluate_settings(
         cache = Path(cache)
         cache.mkdir(parents=True, exist_ok=True)
     frames = []
-    for columns, X, y, split in settings:
+    for columns, X, y, split in progress_bar(settings, enabled=progress, unit="setting"):
         stem = None if cache is None else cache / _file_name(recipe, columns)
         files = {}
         if cache is not None:

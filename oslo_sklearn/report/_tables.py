@@ -53,16 +53,11 @@ class ResultTable(NamedTuple):
         Returns
         -------
         lines : list of list of (str, bool)
-            For each row, the text of each column and whether it is the column's best.
+            For each row, the text of each column and whether it is among the column's best: its
+            interval overlaps that of the best mean.
         """
-        digits = 2 if self.half_width is not None else 3
-        shown = np.round(self.mean, digits)
-        signed = np.where(self.lower_is_better, -1, 1) * shown
-        group = np.array(self.groups if self.best_by_group else [""] * len(self.rows))
-        best = np.zeros(shown.shape, dtype=bool)
-        for name in np.unique(group):
-            of_group = signed[group == name]
-            best[group == name] = of_group == np.fmax.reduce(of_group, axis=0)
+        digits = 1 if self.half_width is not None else 3
+        best = self._is_among_best(digits)
         lines = []
         for r in range(len(self.rows)):
             line = []
@@ -76,6 +71,24 @@ class ResultTable(NamedTuple):
                 line.append((text, bool(best[r, c])))
             lines.append(line)
         return lines
+
+    def _is_among_best(self, digits) -> np.ndarray:
+        """Cells whose interval, as it is written, overlaps that of their column's best mean."""
+        signed = np.where(self.lower_is_better, -1, 1) * np.round(self.mean, digits)
+        width = np.zeros(signed.shape)
+        if self.half_width is not None:
+            width = np.round(np.nan_to_num(self.half_width), digits)
+        group = np.array(self.groups if self.best_by_group else [""] * len(self.rows))
+        found = np.zeros(signed.shape, dtype=bool)
+        for name in np.unique(group):
+            of_group = group == name
+            low = np.where(np.isnan(signed), -np.inf, signed)[of_group]
+            top = low.argmax(axis=0)
+            columns = np.arange(low.shape[1])
+            bar = low[top, columns] - width[of_group][top, columns]
+            # Rounded decimals are not exact in binary.
+            found[of_group] = low + width[of_group] >= bar - 1e-9
+        return found
 
 
 def metric_tables(rows, *, by=(), metrics=None, group_of=None):
@@ -107,8 +120,8 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
     <BLANKLINE>
     | method | AUROC |
     |:--|--:|
-    | k-NN | 75.00 ± 9.80 |
-    | OSLO | **85.00 ± 9.80** |
+    | k-NN | **75.0 ± 9.8** |
+    | OSLO | **85.0 ± 9.8** |
     <BLANKLINE>
     """
     summary = summary_frame(rows, by, metrics)

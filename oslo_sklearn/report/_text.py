@@ -15,7 +15,7 @@ _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
 
 def to_markdown(tables):
-    """Tables in Markdown, the best of each column in bold.
+    """Tables in Markdown, all that may be the best of a column in bold.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def to_markdown(tables):
 
 
 def to_latex(tables):
-    """Tables in LaTeX for the package booktabs, the best of each column in bold.
+    """Tables in LaTeX for the package booktabs, all that may be the best of a column in bold.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def to_latex(tables):
     \\toprule
     Method & AUROC \\\\
     \\midrule
-    A & \\textbf{75.00} {\\scriptsize $\\pm$ 1.50} \\\\
+    A & \\textbf{75.0} {\\scriptsize $\\pm$ 1.5} \\\\
     \\bottomrule
     \\end{tabular}
     <BLANKLINE>
@@ -85,7 +85,7 @@ def to_latex(tables):
 
 
 def to_rst(tables):
-    """Tables in reStructuredText, the best of each column in bold.
+    """Tables in reStructuredText, all that may be the best of a column in bold.
 
     Parameters
     ----------
@@ -97,19 +97,20 @@ def to_rst(tables):
     """
     parts = []
     for table in tables:
-        head = (["family"] if table.groups else []) + ["method"]
-        parts += [f".. list-table:: {table.title}".rstrip(), "   :header-rows: 1", ""]
-        parts += _rst_line([*head, *table.columns])
+        parts += [f".. list-table:: {table.title}".rstrip(), "   :header-rows: 1"]
+        parts += ["   :class: results-table", ""]
+        parts += _rst_line(["method", *table.columns])
         for name, group, cells in _lines(table):
-            front = [group or "", name] if table.groups else [name]
+            if group:
+                parts += _rst_line([f"*{group}*", *[""] * len(cells)])
             marked = [f"**{text}**" if is_best else text for text, is_best in cells]
-            parts += _rst_line([*front, *marked])
+            parts += _rst_line([name, *marked])
         parts.append("")
     return "\n".join(parts)
 
 
 def to_html(tables):
-    """Tables in HTML, the best of each column in bold.
+    """Tables in HTML, all that may be the best of a column in bold.
 
     Parameters
     ----------

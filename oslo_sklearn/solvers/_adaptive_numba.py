@@ -14,9 +14,10 @@ from ._belief_numba import (
     _believe,
     _fringe,
     _log,
+    _log_sum_exp,
     _most_believed,
     _relative_entropy,
-    _storey_share,
+    _share_floor,
 )
 from ._oslo_numba import (
     _centred_products,
@@ -216,10 +217,10 @@ def _starts(cosines, labels, n_classes, lengths, place):
 
 @_compiled
 def _fit(cosines, labels, starts, hypotheses, model, search, judging):
-    """Probabilities (K + 1, n) of the query's entries, and their relative entropy."""
+    """Log-probabilities (n, K + 1) of the query's entries, and their relative entropy."""
     ridge, temperature, gamma, support_weight = model
     n_steps, n_to_judge, start, n_sweeps, n_first = search
-    weights, counted_range, of_fringe, of_storey, n_kept, of_outliers = judging
+    weights, counted_range, of_fringe, of_floor, n_kept, of_outliers, extra_prior = judging
     dtype = cosines.dtype
     shares, rhos = hypotheses[0].copy(), hypotheses[1].copy()
     n_classes, n_rows = starts.shape
@@ -239,7 +240,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     for i in range(n_support):
         entries[i] = labels[i] if labels[i] >= 0 else n_classes
         counts[entries[i]] += 1
-    scale = np.full(n_entries, 1 / temperature)
+    scale, gammas = np.full(n_entries, 1 / temperature), np.full(n_alive, gamma)
     for step in range(n_steps + 1):
         if step:
             n_targets = n_alive * n_entries
@@ -251,7 +252,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
                 for i in range(n_query):
                     if step:
                         of_row = fitted[g * n_entries + e, n_support + i] * factor
-                        logits[e, i] = of_row + dtype.type(gamma) * prior[e, i]
+                        logits[e, i] = of_row + dtype.type(gammas[g]) * prior[e, i]
                     else:
                         logits[e, i] = dtype.type(start) * prior[e, i]
             log_odds = math.log(shares[g] / (1 - shares[g]))
@@ -272,7 +273,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
                 for i in range(n_query):
                     targets[g, e, n_support + i] = q[e, i] - shift
         if step == n_to_judge:
-            floor = _storey_share(prior[:n_classes], *of_storey)
+            floor = _share_floor(prior[:n_classes], cosines, labels, *of_floor)
             belief = _believe(entropies, fringes, floor, shares, rhos, weights, counted_range)
             n_alive = min(n_kept, n_alive)
             kept = _most_believed(belief, n_alive)
@@ -281,28 +282,29 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
                 g = kept[h]
                 belief[h], entropies[h], total = belief[g], entropies[g], total + belief[g]
                 shares[h], rhos[h] = shares[g], rhos[g]
+                gammas[h] = gamma * (1 + extra_prior if rhos[h] < 0 else 1.0)
                 intercepts[h], mean[h], targets[h] = intercepts[g], mean[g], targets[g]
             for h in range(n_alive):
                 belief[h] /= total
             scale[n_classes] = of_outliers / temperature
     n_targets = n_alive * n_entries
     np.dot(targets[:n_alive].reshape(n_targets, n_rows), hat, fitted[:n_targets])
-    probabilities, entropy = np.zeros((n_entries, n_query)), 0.0
-    powers = np.empty(n_entries)
+    of_all, entropy = np.empty((n_query, n_entries, n_alive)), 0.0
+    of_one = np.empty(n_entries)
     for g in range(n_alive):
         entropy += belief[g] * entropies[g]
         for i in range(n_query):
-            highest, total = -np.inf, 0.0
             for e in range(n_entries):
                 of_row = fitted[g * n_entries + e, n_support + i] * scale[e]
-                powers[e] = of_row + gamma * prior[e, i] + intercepts[g, e]
-                highest = max(highest, powers[e])
+                of_one[e] = of_row + gammas[g] * prior[e, i] + intercepts[g, e]
+            shift = _log(belief[g]) - _log_sum_exp(of_one)
             for e in range(n_entries):
-                powers[e] = math.exp(powers[e] - highest)
-                total += powers[e]
-            for e in range(n_entries):
-                probabilities[e, i] += belief[g] * powers[e] / total
-    return probabilities, entropy
+                of_all[i, e, g] = of_one[e] + shift
+    log_p = np.empty((n_query, n_entries))
+    for i in range(n_query):
+        for e in range(n_entries):
+            log_p[i, e] = _log_sum_exp(of_all[i, e])
+    return log_p, entropy
 
 
 @_compiled
@@ -343,14 +345,13 @@ def solve_range(
         if n_classes == 1 and not is_given and np.all(labels[task] >= 0):
             codes[task], scores[task] = 0, plain_scores
             continue
-        p, entropy = _fit(cosines, labels[task], starts, hypotheses, model, search, judging)
+        log_p, entropy = _fit(cosines, labels[task], starts, hypotheses, model, search, judging)
         trust = min(max((none - entropy) / (none - full), 0.0), 1.0)
         for i in range(n_rows - n_support):
-            best, highest, known = 0, -np.inf, 0.0
+            best, highest = 0, -np.inf
             for k in range(n_classes):
-                known += p[k, i]
-                of_label = trust * _log(p[k, i]) + label_weight * ends[k, n_support + i]
+                of_label = trust * log_p[i, k] + label_weight * ends[k, n_support + i]
                 if of_label > highest:
                     best, highest = k, of_label
             codes[task, i] = best
-            scores[task, i] = math.log(p[n_classes, i]) - math.log(known)
+            scores[task, i] = log_p[i, n_classes] - _log_sum_exp(log_p[i, :n_classes])

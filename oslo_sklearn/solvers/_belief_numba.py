@@ -15,6 +15,16 @@ def _log(x):
 
 
 @_compiled
+def _log_sum_exp(values):
+    highest, total = -np.inf, 0.0
+    for value in values:
+        highest = max(highest, value)
+    for value in values:
+        total += math.exp(value - highest)
+    return highest + math.log(total)
+
+
+@_compiled
 def _relative_entropy(q, means):
     """Mean entropy of the rows' assignments over that of their mean."""
     n_entries, n_rows = q.shape
@@ -70,6 +80,110 @@ def _storey_share(cosines, levels, n_rounds, first_guess):
 
 
 @_compiled
+def _left_out_cosines(cosines, labels, n_classes):
+    """As `adaptive_belief.left_out_cosines`, of those rows alone that have others of their class.
+
+    `cosines` are those of all rows, labelled ones first.
+    """
+    n_support = labels.size
+    products, counts = np.zeros((n_support, n_classes)), np.zeros(n_classes)
+    for j in range(n_support):
+        if labels[j] >= 0:
+            counts[labels[j]] += 1
+            for i in range(n_support):
+                products[i, labels[j]] += cosines[i, j]
+    lengths = np.zeros(n_classes)
+    for i in range(n_support):
+        if labels[i] >= 0:
+            lengths[labels[i]] += products[i, labels[i]]
+    for k in range(n_classes):
+        lengths[k] = max(math.sqrt(max(lengths[k], 0.0)) / max(counts[k], 1.0), 1e-6)
+    found, n_found = np.empty(n_support), 0
+    for i in range(n_support):
+        if labels[i] >= 0 and counts[labels[i]] > 1:
+            best = -1.0
+            for k in range(n_classes):
+                own = labels[i] == k
+                mean = (products[i, k] - own) / max(counts[k] - own, 1.0)
+                best = max(best, mean / lengths[k])
+            found[n_found] = min(best, 1.0)
+            n_found += 1
+    return found[:n_found]
+
+
+@_compiled
+def _mean_and_variance(values, weights, n_known, known_mean, known_variance, least):
+    total, mean, variance = n_known, n_known * known_mean, n_known * known_variance
+    for i in range(values.size):
+        total += weights[i]
+        mean += weights[i] * values[i]
+    mean /= total
+    for i in range(values.size):
+        variance += weights[i] * (values[i] - mean) ** 2
+    return mean, max(variance / total, least)
+
+
+@_compiled
+def _mixture_share(
+    cosines, own, share, n_rounds, outliers_known, labelled_count, likeness_known, least
+):
+    """As `adaptive_belief.mixture_share`, of cosines (K, n)."""
+    n_classes, n = cosines.shape
+    if n_classes == 1:
+        return 0.0
+    best, others, n_others = np.empty(n), np.empty(n * (n_classes - 1)), 0
+    for i in range(n):
+        nearest = 0
+        for k in range(1, n_classes):
+            if cosines[k, i] > cosines[nearest, i]:
+                nearest = k
+        best[i] = cosines[nearest, i]
+        for k in range(n_classes):
+            if k != nearest:
+                others[n_others] = cosines[k, i]
+                n_others += 1
+    others.sort()
+    chance = np.empty(n_others)
+    for i in range(n_others):
+        chance[i] = ((i + 1) / n_others) ** n_classes - (i / n_others) ** n_classes
+    first_mean, first_variance = _mean_and_variance(others, chance, 0.0, 0.0, 0.0, least)
+    labelled, spread = _mean_and_variance(own, np.ones(own.size), 0.0, 0.0, 0.0, least)
+    spread = own.size * spread + likeness_known * first_variance
+    spread = max(spread * (1 + 1 / own.size) / (own.size - 1 + likeness_known), least)
+    outer, outer_variance = first_mean, first_variance
+    inner, inner_variance = labelled, spread
+    is_outlier, is_inlier = np.empty(n), np.empty(n)
+    for _ in range(n_rounds):
+        total = 0.0
+        shift = math.log(inner_variance / outer_variance) / 2 + math.log(share / (1 - share))
+        for i in range(n):
+            odds = (best[i] - inner) ** 2 / inner_variance
+            odds -= (best[i] - outer) ** 2 / outer_variance
+            is_outlier[i] = 1 / (1 + math.exp(-max(odds / 2 + shift, -700.0)))
+            is_inlier[i] = 1 - is_outlier[i]
+            total += is_outlier[i]
+        share = min(max((total + 0.5) / (n + 1), 5e-3), 0.995)
+        outer, outer_variance = _mean_and_variance(
+            best, is_outlier, outliers_known, first_mean, first_variance, least
+        )
+        inner, inner_variance = _mean_and_variance(
+            best, is_inlier, labelled_count * own.size, labelled, spread, least
+        )
+    return share
+
+
+@_compiled
+def _share_floor(to_classes, cosines, labels, of_storey, of_mixture, weights):
+    """As `adaptive_belief.share_floor`: share, weight, and whether it is a guess."""
+    guessed, per_row, most_rows = weights
+    own = _left_out_cosines(cosines, labels, len(to_classes))
+    if own.size == 0:
+        return _storey_share(to_classes, *of_storey), guessed, True
+    share = _mixture_share(to_classes, own, *of_mixture)
+    return share, per_row * min(own.size, most_rows), False
+
+
+@_compiled
 def _fringe(q, cosines, labels, few_rows, least_likeness):
     """As `adaptive_belief.fringe`."""
     n_classes, n_support = len(q) - 1, labels.size
@@ -99,16 +213,18 @@ def _fringe(q, cosines, labels, few_rows, least_likeness):
 @_compiled
 def _believe(entropies, fringes, floor, shares, rhos, weights, counted_range):
     """As `adaptive_belief.belief`."""
-    sharpness, shortfall, fringe, uneven = weights
+    sharpness, fringe, uneven = weights
+    least_share, of_floor, is_guess = floor
     full, none = counted_range
     lowest = np.inf
     for entropy in entropies:
         lowest = min(lowest, entropy)
-    counted = min(max((none - lowest) / (none - full), 0.0), 1.0)
+    if is_guess:
+        of_floor *= min(max((none - lowest) / (none - full), 0.0), 1.0)
     belief, highest, total = np.empty(len(shares)), -np.inf, 0.0
     for g in range(len(shares)):
-        lack = max(floor - shares[g], 0.0)
-        evidence = sharpness * entropies[g] + fringe * fringes[g] + shortfall * counted * lack**2
+        lack = max(least_share - shares[g], 0.0)
+        evidence = sharpness * entropies[g] + fringe * fringes[g] + of_floor * lack**2
         belief[g] = -evidence - (uneven if rhos[g] < 0 else 0.0)
         highest = max(highest, belief[g])
     for g in range(len(shares)):

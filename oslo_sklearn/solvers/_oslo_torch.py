@@ -86,17 +86,20 @@ def _unit_rows(problem: Problem, pool: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cosines(problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    block = gram[problem.rows[:, :, None], problem.rows[:, None, :]]
+    # Entries by their place in the matrix: a pair of indices for each takes three times as long.
+    entries = (problem.rows * len(gram))[:, :, None] + problem.rows[:, None, :]
+    block = gram.view(-1).index_select(0, entries.view(-1)).view(entries.shape)
     largest = block.diagonal(dim1=1, dim2=2).amax(1)
     if problem.n_center:
         mean = block[:, : problem.n_center].mean(1, dtype=torch.float64)
         shift = (mean - mean[:, : problem.n_center].mean(1, keepdim=True) / 2).to(block)
-        block = block - (shift[:, :, None] + shift[:, None, :])
+        block -= shift[:, :, None] + shift[:, None, :]
     squares = block.diagonal(dim1=1, dim2=2)
     lengths = squares.clamp_min(0).sqrt()
     scale = torch.where(lengths > 0, 1 / lengths, 0.0)
     sound = squares.amin(1) > floors(gram.dtype)[0] * largest
-    return block * (scale[:, :, None] * scale[:, None, :]), lengths, sound | (not problem.n_center)
+    block *= scale[:, :, None] * scale[:, None, :]
+    return block, lengths, sound | (not problem.n_center)
 
 
 def _iterate(problem: Problem, block: Tensor, lengths: Tensor, is_gram: bool):

@@ -24,7 +24,8 @@ maximisers.
 Share and mix of classes are unknown: each pair is a hypothesis. All are fitted for a few steps,
 judged (see `adaptive_belief`), and the best are fitted to the end. Until then the outliers'
 function counts like the others (:math:`c_e = 1`); afterwards it counts half, since outliers are
-many things and not one. Answers are probabilities averaged over the belief.
+many things and not one, and uneven classes have a larger :math:`\gamma`. Answers are probabilities
+averaged over the belief.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .adaptive_belief import belief, belief_weights, fringe, storey_share
+from .adaptive_belief import belief, belief_weights, extra_prior, fringe, share_floor
 from .geometry import class_means, one_hot, only_classes, product, safe_log
 from .oslo import OSLOModel, solve_oslo
 from .smoother import Smoother
@@ -78,7 +79,6 @@ class AdaptiveSolution(NamedTuple):
     prototypes: Tensor  # (B, K, d), those of OSLO, which help with the labels
     trust: Tensor  # (B,), how far labels follow the probabilities
     share: Tensor  # (B,), of outliers in the query
-    evenness: Tensor  # (B,), belief in even classes
     objective: Tensor  # (B, T), after each step
     is_even: Tensor  # (B, H), 1 for the hypotheses of even classes
 
@@ -149,7 +149,6 @@ def solve_adaptive(
         oslo.path[:, -1],
         label_trust(entropy),
         held,
-        (fit.belief * is_even).sum(-1),
         (torch.stack(objective, -1) * fit.belief[..., None]).sum(-2),
         is_even,
     )
@@ -203,6 +202,7 @@ class _Fit:
         self.balances = balances.repeat_interleave(len(shares))[None]
         self.belief = None
         self._counted = query.new_ones(n_classes + 1, 1, 1)
+        self._held = torch.ones_like(self.shares)  # factor of the prior weight
         known = ((1 - self.shares) / n_classes).expand(n_classes, -1)
         prescribed = torch.cat([known, self.shares])  # (K + 1, G)
         membership = torch.cat(
@@ -225,7 +225,8 @@ class _Fit:
         fitted *= self._counted
         # V's penalty is that of its own targets: sum omega (targets - fitted) fitted.
         penalty = self._products(fitted) / 2
-        logits = fitted[..., self._n_support :] / self.model.temperature + self._prior
+        logits = fitted[..., self._n_support :] / self.model.temperature
+        logits += self._held[:, None, :, None] * self._prior
         n_sweeps = SWEEPS if self._n_steps else FIRST_SWEEPS
         log_q = self._share_out(logits, n_sweeps)
         self._assign(log_q)
@@ -273,7 +274,8 @@ class _Fit:
         shares = shares / shares.sum(1, keepdim=True)
         divergence = (shares * safe_log(shares * shares.shape[1])).sum(1)
         weight = self.balances * self._n_query * (1 - self.shares)
-        return (self._q * self._prior).sum((1, 3)) + self._entropy - weight * divergence
+        prior = self._held * (self._q * self._prior).sum((1, 3))
+        return prior + self._entropy - weight * divergence
 
     def relative_entropy(self) -> Tensor:
         """Mean entropy of the rows' assignments over that of their mean, ``(B, G)``."""
@@ -292,7 +294,7 @@ class _Fit:
             belief_weights(self._n_classes, n_labelled),
             entropy,
             fringe(self._q[:, :-1], self._query, means),
-            storey_share(self.cosines),
+            share_floor(self.cosines, self._support, self._labels),
             self.shares,
             (self.balances < 0).to(entropy.dtype),
         )
@@ -300,6 +302,7 @@ class _Fit:
         self.belief = F.normalize(found.gather(-1, kept), p=1, dim=-1)
         self._keep(kept)
         self._counted[-1] = OUTLIERS_COUNT
+        self._held = 1 + extra_prior(self._n_classes, n_labelled) * (self.balances < 0)
         return (self.belief * entropy.gather(-1, kept)).sum(-1), kept
 
     def _keep(self, kept: Tensor) -> None:
@@ -316,7 +319,8 @@ class _Fit:
         weights = self._smooth.weights(self._targets.flatten(1, 2))
         weights = weights.unflatten(1, self._targets.shape[1:3]) / self.model.temperature
         weights *= self._counted
-        weights[:, :-1] += self.model.prior_weight * self._starts[:, :, None]
+        held = self.model.prior_weight * self._held[:, None, :, None]
+        weights[:, :-1] += held * self._starts[:, :, None]
         return weights.transpose(1, 2), self._intercepts.mT
 
 

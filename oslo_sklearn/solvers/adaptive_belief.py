@@ -3,7 +3,7 @@
 Each hypothesis has been fitted for some steps. Four things tell them apart:
 
 * the *relative entropy* of its assignments: at the truth the query parts most sharply;
-* the *shortfall* of its share of outliers against the share that the cosines ask for;
+* the *shortfall* of its share of outliers against the one that the cosines ask for;
 * the *fringe*: labelled rows must lie in the middle of the rows that join their class. If they lie
   at the edge, the class has taken a cluster of something else;
 * a price for uneven classes, which can follow chance more closely than even ones.
@@ -14,19 +14,32 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from .geometry import class_means, one_hot, product
+
 SHARPNESS = 40.0  # weight of the relative entropy with one labelled row a class
-SHORTFALL = 7.0  # weight of the squared shortfall, for each labelled row a class
-MOST_SHOTS = 4.0  # that make the cosines' share more reliable
+SHORTFALL = 7.0  # weight of the squared shortfall, with one labelled row a class
+SHORTFALL_PER_ROW = 2.8  # with more, for each labelled row that has another one of its class
+MOST_ROWS = 20.0  # of these that make the share more reliable
 FRINGE = 20.0
 UNEVEN = 3.5  # price of uneven classes, times the logarithm of their number
-# Relative entropy up to which the cosines' share counts in full, and from which not at all.
-COUNTED = (0.2, 0.5)
+# Relative entropy up to which Storey's share counts in full, and from which not at all.
+COUNTED = (0.1, 0.3)
 LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
 ROUNDS = 6
 _USUAL_CLASSES = 5  # with more of them, best cosines tell less about the share
+FIRST_SHARE = 0.1  # where nothing tells inliers from outliers, it stays there
+MIXTURE_ROUNDS = 30
+OUTLIERS_KNOWN = 20.0  # rows that the first guess of the outliers' cosines counts as
+LABELLED_COUNT = 4.0  # rows of the query that a labelled row counts as: it is known to be inside
+LIKENESS_KNOWN = 3.0  # labelled rows that the outliers' variance counts as, for that of inliers
+LEAST_VARIANCE = 4e-4
+# With one labelled row a class, uneven classes are held to it by so much more after judging. Each
+# further row lessens this.
+HELD_TO_LABELLED = 1.0
 FEW_ROWS = 1.5  # of a class, among which no edge can be told
 LEAST_LIKENESS = 0.05  # of a class's rows, against which the fringe is measured
 
@@ -35,27 +48,38 @@ class BeliefWeights(NamedTuple):
     """How much each kind of evidence counts in a task of so many classes and labelled rows."""
 
     sharpness: float
-    shortfall: float
     fringe: float
     uneven: float
 
 
 def belief_weights(n_classes: int, n_labelled: int) -> BeliefWeights:
-    """Weights of the evidence: more labelled rows make entropies and cosines tell more."""
-    n_shots = max(n_labelled / n_classes, 1.0)
-    return BeliefWeights(
-        SHARPNESS * n_shots**0.25,
-        SHORTFALL * min(n_shots, MOST_SHOTS) / max(1.0, n_classes / _USUAL_CLASSES),
-        FRINGE,
-        UNEVEN * math.log(max(n_classes, 2)),
-    )
+    """Weights of the evidence: more labelled rows make entropies tell more."""
+    sharpness = SHARPNESS * max(n_labelled / n_classes, 1.0) ** 0.25
+    return BeliefWeights(sharpness, FRINGE, UNEVEN * math.log(max(n_classes, 2)))
+
+
+def extra_prior(n_classes: int, n_labelled: int) -> float:
+    """By how much more than even classes uneven ones are held to their labelled rows.
+
+    Uneven classes may grow, and one that has a single labelled row may grow over a cluster of
+    outliers beside it.
+    """
+    return HELD_TO_LABELLED / max(n_labelled / n_classes, 1.0)
+
+
+class ShareFloor(NamedTuple):
+    """The share of outliers that cosines ask for, each ``(B,)``."""
+
+    share: Tensor
+    weight: Tensor
+    is_guess: Tensor  # True where no labelled row has told how close a row of its class is
 
 
 def belief(
     weights: BeliefWeights,
     entropy: Tensor,
     fringe: Tensor,
-    floor: Tensor,
+    floor: ShareFloor,
     shares: Tensor,
     is_uneven: Tensor,
 ) -> Tensor:
@@ -65,16 +89,16 @@ def belief(
     ----------
     weights : BeliefWeights
     entropy, fringe : Tensor of shape (B, G)
-    floor : Tensor of shape (B,)
-        The share of outliers that the cosines ask for.
+    floor : ShareFloor
     shares, is_uneven : Tensor of shape (1, G)
         What the hypotheses assume.
     """
     full, none = COUNTED
     counted = ((none - entropy.amin(-1, keepdim=True)) / (none - full)).clamp(0, 1)
-    shortfall = (floor[..., None] - shares).clamp_min(0).square()
+    weight = floor.weight[..., None] * torch.where(floor.is_guess[..., None], counted, 1.0)
+    shortfall = (floor.share[..., None] - shares).clamp_min(0).square()
     evidence = weights.sharpness * entropy + weights.fringe * fringe
-    evidence = evidence + weights.shortfall * counted * shortfall
+    evidence = evidence + weight * shortfall
     return torch.softmax(-(evidence + weights.uneven * is_uneven), -1)
 
 
@@ -107,6 +131,106 @@ def fringe_of_sums(counts: Tensor, squares: Tensor, sums: Tensor, means: Tensor)
     lack = (counts * (to_each_other - to_labelled).clamp_min(0)).sum(1)
     likeness = (counts * to_each_other).sum(1)
     return lack / torch.maximum(likeness, LEAST_LIKENESS * counts.sum(1)).clamp_min(1e-6)
+
+
+def share_floor(cosines: Tensor, support: Tensor, labels: Tensor) -> ShareFloor:
+    """The share of outliers that the query's cosines to the classes ``(B, K, n)`` ask for.
+
+    Where classes have more than one labelled row, these tell how close a row of the class must be.
+    """
+    n_classes = cosines.shape[-2]
+    own, is_paired = left_out_cosines(support, labels, n_classes)
+    n_paired = is_paired.sum(-1)
+    is_guess = n_paired == 0
+    return ShareFloor(
+        torch.where(is_guess, storey_share(cosines), mixture_share(cosines, own, is_paired)),
+        torch.where(
+            is_guess,
+            _weight_of_guess(n_classes),
+            SHORTFALL_PER_ROW * n_paired.clamp_max(MOST_ROWS),
+        ),
+        is_guess,
+    )
+
+
+def _weight_of_guess(n_classes: int) -> float:
+    return SHORTFALL / max(1.0, n_classes / _USUAL_CLASSES)
+
+
+def floor_settings(n_classes: int) -> tuple:
+    """What `share_floor` goes by, for its compiled twin."""
+    return (
+        (np.array(LEVELS), ROUNDS, first_guess(n_classes)),
+        (
+            FIRST_SHARE, MIXTURE_ROUNDS, OUTLIERS_KNOWN, LABELLED_COUNT, LIKENESS_KNOWN,
+            LEAST_VARIANCE,
+        ),
+        (_weight_of_guess(n_classes), SHORTFALL_PER_ROW, MOST_ROWS),
+    )  # fmt: skip
+
+
+def left_out_cosines(support: Tensor, labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """What the best cosine of each labelled row would be if it were a row of the query.
+
+    Its cosine to its own class is its mean product with the others of the class, over the length
+    of the class's mean. Returns best cosines ``(B, s)``, and 1 for rows of classes with more than
+    one labelled row, 0 for the others and for known negatives. Rows have unit norm.
+    """
+    membership = one_hot(labels, n_classes, support.dtype)
+    means = class_means(support, labels, n_classes)
+    counts = (membership * membership.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+    products = product(support, means.mT)  # (B, s, K)
+    to_others = (counts * products - 1) / (counts - 1).clamp_min(1)
+    products = torch.where(membership > 0, to_others, products)
+    lengths = torch.linalg.vector_norm(means, dim=-1).clamp_min(1e-6)
+    best = (products / lengths[:, None]).amax(-1).clamp(-1, 1)
+    return best, (counts[..., 0] > 1).to(support.dtype)
+
+
+def mixture_share(cosines: Tensor, own: Tensor, is_paired: Tensor) -> Tensor:
+    """Share of rows whose best cosine looks less like `own` than like an outlier's, ``(B,)``.
+
+    Best cosines ``(B, K, n)`` are taken for a mixture of two normal distributions. That of the
+    inliers starts at the labelled rows. That of outliers starts at the largest of K cosines of
+    rows to classes they are not closest to. Both are learnt with the share (expectation and
+    maximisation), and count as some rows where they started.
+    """
+    n_classes, n = cosines.shape[-2:]
+    if n_classes == 1:
+        return cosines.new_zeros(len(cosines))
+    best, nearest = cosines.max(-2)
+    others = cosines.scatter(-2, nearest[..., None, :], -torch.inf).flatten(1)
+    others = others.sort(-1).values[:, n:]
+    n_others = others.shape[-1]
+    rank = torch.arange(n_others + 1, device=others.device, dtype=others.dtype) / n_others
+    chance = (rank**n_classes).diff()
+    first = _mean_and_variance(others, chance, 0.0, (0.0, 0.0))
+    n_paired = is_paired.sum(-1, keepdim=True).clamp_min(1)
+    labelled = _mean_and_variance(own, is_paired / n_paired, 0.0, (0.0, 0.0))
+    spread = n_paired * labelled[1] + LIKENESS_KNOWN * first[1]
+    spread = spread / (n_paired - 1 + LIKENESS_KNOWN) * (1 + 1 / n_paired)
+    labelled = labelled[0], spread.clamp_min(LEAST_VARIANCE)
+    of_inliers, of_outliers = labelled, first
+    share = torch.full_like(n_paired, FIRST_SHARE)
+    for _ in range(MIXTURE_ROUNDS):
+        odds = _log_normal(best, *of_outliers) - _log_normal(best, *of_inliers)
+        is_outlier = torch.sigmoid(odds + torch.logit(share))
+        share = ((is_outlier.sum(-1, keepdim=True) + 0.5) / (n + 1)).clamp(5e-3, 0.995)
+        of_outliers = _mean_and_variance(best, is_outlier, OUTLIERS_KNOWN, first)
+        of_inliers = _mean_and_variance(best, 1 - is_outlier, LABELLED_COUNT * n_paired, labelled)
+    return share[:, 0]
+
+
+def _mean_and_variance(values, weights, n_known, known) -> tuple[Tensor, Tensor]:
+    """Of weighted values, with a prior worth `n_known` of them; ``(B, 1)`` each."""
+    total = n_known + weights.sum(-1, keepdim=True)
+    mean = (n_known * known[0] + (weights * values).sum(-1, keepdim=True)) / total
+    squares = (weights * (values - mean).square()).sum(-1, keepdim=True)
+    return mean, ((n_known * known[1] + squares) / total).clamp_min(LEAST_VARIANCE)
+
+
+def _log_normal(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    return -((values - mean).square() / variance + variance.log()) / 2
 
 
 def storey_share(cosines: Tensor) -> Tensor:

@@ -84,15 +84,13 @@ def solve_adaptive_tasks(
         max_iter, min(max_iter, adaptive.STEPS_TO_JUDGE), adaptive.START, adaptive.SWEEPS,
         adaptive.FIRST_SWEEPS,
     )  # fmt: skip
+    size = n_classes, int((labels[0] >= 0).sum())
     judging = (
-        tuple(adaptive_belief.belief_weights(n_classes, int((labels[0] >= 0).sum()))),
+        tuple(adaptive_belief.belief_weights(*size)),
         adaptive_belief.COUNTED,
         (adaptive_belief.FEW_ROWS, adaptive_belief.LEAST_LIKENESS),
-        (
-            np.array(adaptive_belief.LEVELS), adaptive_belief.ROUNDS,
-            adaptive_belief.first_guess(n_classes),
-        ),
-        adaptive.KEPT, adaptive.OUTLIERS_COUNT,
+        adaptive_belief.floor_settings(n_classes),
+        adaptive.KEPT, adaptive.OUTLIERS_COUNT, adaptive_belief.extra_prior(*size),
     )  # fmt: skip
     labels_from = (
         tuple(adaptive.OSLO_MODEL[:2]), adaptive.OSLO_STEPS, adaptive.LABEL_WEIGHT, adaptive.TRUST

@@ -38,7 +38,7 @@ from .adaptive import (
     AdaptiveSolution,
     label_trust,
 )
-from .adaptive_belief import belief, belief_weights, fringe_of_sums, storey_share
+from .adaptive_belief import belief, belief_weights, extra_prior, fringe_of_sums, share_floor
 from .adaptive_sums import Reading
 from .geometry import class_means, one_hot, safe_log
 from .smoother import moment_map
@@ -69,8 +69,9 @@ class SampleFit:
 
     def __init__(self, model, support, labels, sample, starts, moment, n_query, shares):
         self.model, self._starts, self._sample = model, starts, sample
-        self._floor = storey_share((starts @ sample.mT)[None])
+        self._floor = share_floor((starts @ sample.mT)[None], support[None], labels[None])
         self._support, self._labels = support, labels
+        self._n_labelled = int((labels >= 0).sum())
         self._n_classes, self._n_query = len(starts), n_query
         n_rows = len(support) + n_query
         negative = (labels < 0)[:, None].to(support.dtype)
@@ -96,7 +97,7 @@ class SampleFit:
         self._ratio = torch.ones_like(prescribed)
         self._rows = starts.new_zeros(*prescribed.shape, starts.shape[1])
         self._lacking = torch.zeros_like(self._rows)
-        self._outliers_count, self._n_steps = 1.0, 0
+        self._outliers_count, self._extra_prior, self._n_steps = 1.0, 0.0, 0
         start = START * F.pad(starts, (0, 0, 0, 1))
         # The logits that the assignments come from.
         self._weights = start.repeat(len(self.shares), 1, 1)
@@ -116,16 +117,19 @@ class SampleFit:
         functions[-1] *= self._outliers_count
         return functions
 
-    def _as_weights(self, functions: Tensor) -> Tensor:
+    def _as_weights(self, g: int, functions: Tensor) -> Tensor:
         """What rows are multiplied by to have their logits, but for the intercepts."""
         weights = functions / self.model.temperature
-        weights[:-1] += self.model.prior_weight * self._starts
+        weights[:-1] += self._prior_weight(g) * self._starts
         return weights
+
+    def _prior_weight(self, g: int) -> float:
+        return self.model.prior_weight * (1 + self._extra_prior * (self.balances[g] < 0))
 
     def weights(self) -> Tensor:
         """Of functions fitted to the last assignments, ``(G, K + 1, d)``."""
         indices = range(len(self.shares))
-        return torch.stack([self._as_weights(self._fitted(self._targets(g))) for g in indices])
+        return torch.stack([self._as_weights(g, self._fitted(self._targets(g))) for g in indices])
 
     def step(self) -> Tensor:
         """Fit the functions, then share out the sample; return the objective ``(G,)``."""
@@ -135,10 +139,10 @@ class SampleFit:
         for g in range(len(objective)):
             targets = self._targets(g)
             functions = self._fitted(targets)
-            self._weights[g] = self._as_weights(functions)
+            self._weights[g] = self._as_weights(g, functions)
             self._share_out(g, n_sweeps)
             fit = (functions * (self._targets(g) - targets / 2)).sum() / self.model.temperature
-            prior = self.model.prior_weight * (self._rows[g, :-1] * self._starts).sum()
+            prior = self._prior_weight(g) * (self._rows[g, :-1] * self._starts).sum()
             shares = F.normalize(self._counts[g, :-1], p=1, dim=0)
             divergence = (shares * safe_log(shares * self._n_classes)).sum()
             of_row = self._entropy[g] - self.balances[g] * (1 - self.shares[g]) * divergence
@@ -203,7 +207,7 @@ class SampleFit:
         means = self._counts / self._n_query
         entropy = self._entropy / -(means * safe_log(means)).sum(1)
         found = belief(
-            belief_weights(self._n_classes, int((self._labels >= 0).sum())),
+            belief_weights(self._n_classes, self._n_labelled),
             entropy[None],
             fringe_of_sums(
                 self._counts[None, :, :-1].mT,
@@ -239,8 +243,10 @@ class SampleFit:
         for name in (*names, "_entropy", "_ratio", "_rows", "_lacking", "_weights"):
             setattr(self, name, getattr(self, name)[kept])
 
-    def count_outliers_half(self) -> None:
+    def settle(self) -> None:
+        """Go on as hypotheses do that have been judged."""
         self._outliers_count = OUTLIERS_COUNT
+        self._extra_prior = extra_prior(self._n_classes, self._n_labelled)
 
 
 class OSLOPath:
@@ -316,7 +322,7 @@ def solve_adaptive_tiled(
             kept = found.topk(min(KEPT, len(found))).indices
             fit.keep(kept)
             objective = [values[kept] for values in objective]
-            fit.count_outliers_half()
+            fit.settle()
             believed = F.normalize(found[kept], p=1, dim=0)
             entropy = (believed * entropy[kept]).sum()
             notable = believed >= LEAST_BELIEF
@@ -336,7 +342,6 @@ def solve_adaptive_tiled(
         path.prototypes[-1],
         label_trust(entropy),
         held,
-        (believed * (fit.balances > 0)).sum(),
         (torch.stack(objective, -1) * believed[:, None]).sum(0),
         (fit.balances > 0).to(believed.dtype),
     )

@@ -41,15 +41,21 @@ def some_rows(query: Tensor) -> Tensor:
 
 def size_ratio(support: Tensor, query: Tensor) -> float:
     """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
+    query = some_rows(query)
+    of_support, of_query = (float(rows.abs().max()) for rows in (support, query))
+    if of_support == 0 or of_query == 0:
+        return 1.0
+    ratio = of_query / of_support
+    # Scaled first, so that no square overflows.
     of_support, of_query = (
-        float(torch.linalg.vector_norm(rows, dim=1).median())
-        for rows in (support, some_rows(query))
+        float(torch.linalg.vector_norm(rows / largest, dim=1).median())
+        for rows, largest in ((support, of_support), (query, of_query))
     )
-    return of_query / of_support if of_support > 0 and of_query > 0 else 1.0
+    return ratio * of_query / of_support if of_support > 0 and of_query > 0 else 1.0
 
 
 def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
-    """Whether most classes get next to no rows of the query.
+    """Whether most classes get almost no rows of the query.
 
     Rows join the nearest prototype; nothing is centred, since the mean of a narrow query is what
     misleads. Outliers join any class, so that only the half of the rows that are closest to a

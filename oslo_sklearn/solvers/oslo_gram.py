@@ -32,9 +32,9 @@ from .pool_gram import (
 # Measured nanoseconds of one core. Of a multiply-add of the Gram matrix, of an entry that a task
 # gathers, and of a product with such an entry.
 _MATRIX_COST = 0.011
-_GATHER_COST = {"numba": 2.7, "torch": 17.0, "rows": 3.4}
+_GATHER_COST = {"numba": 2.7, "torch": 11.0, "rows": 3.4}
 _PRODUCT_COST = {"numba": 0.06, "torch": 0.16, "rows": 0.07}
-_WORTH_IMPORTING = 0.25e9  # what compiled code must save; importing numba takes twice that, once
+_WORTH_IMPORTING = 0.15e9  # what compiled code must save; importing numba takes thrice that, once
 _WORTH_COMPILING = 8e9
 
 

@@ -68,7 +68,7 @@ class AffineHead(NamedTuple):
     def logits(self, cosines: Tensor, affine: Tensor) -> Tensor:
         """``(B, K, n)`` cosines to ``(B, K + 1, n)`` logits."""
         log_scale, shift = affine.split(1, -1)
-        offset = math.log(self.odds / cosines.shape[-2])
+        offset = math.log(self.odds) - math.log(cosines.shape[-2])
         known = self.temperature * (log_scale.exp() * cosines + shift) + offset
         return torch.cat([known, torch.zeros_like(known[..., :1, :])], -2)
 

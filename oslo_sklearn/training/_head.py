@@ -74,10 +74,10 @@ class Head:
         set_once("_digest", None)
 
     def __setattr__(self, name, value):
-        raise AttributeError(f"a Head does not change: {name!r} cannot be set.")
+        raise AttributeError(f"a Head cannot be changed: {name!r} cannot be set.")
 
     def __delattr__(self, name):
-        raise AttributeError(f"a Head does not change: {name!r} cannot be deleted.")
+        raise AttributeError(f"a Head cannot be changed: {name!r} cannot be deleted.")
 
     def __copy__(self):
         return self
@@ -134,7 +134,7 @@ class Head:
         return [as_tensor(array).to(like) for array in self._arrays.values()]
 
     def save(self, path) -> None:
-        """Write the weights to a file, which is whole or not there at all.
+        """Write the weights to a file. It is written completely or not at all.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Head:
 
     @classmethod
     def load(cls, path, kind: str) -> Head:
-        """Read the weights from a file; nothing in it is ever executed.
+        """Read the weights from a file. Nothing in it is executed.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ def _load(path: str, kind: str, size: int, mtime_ns: int) -> Head:
     try:
         return Head(kind, arrays)
     except ValueError as error:
-        raise ValueError(f"head: {path!r} is no head of {kind}: {error}") from error
+        raise ValueError(f"head: {path!r} is not a head of {kind}: {error}") from error
 
 
 def _freeze(array) -> np.ndarray:

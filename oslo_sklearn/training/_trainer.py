@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from .._files import write_whole
+from .._progress import progress_bar
 from .._tensor_files import load_tensors
 from ._episodes import EpisodePool, Episodes, seed_of
 
@@ -78,11 +78,11 @@ def train(
         held_out.draw(recipe.batch_size, seed_of(recipe.seed, _CHECK, i))
         for i in range(0 if state.is_done else _N_CHECK_BATCHES)
     ]
-    bar = tqdm(
+    bar = progress_bar(
         total=n_steps * recipe.batch_size,
         initial=state.step * recipe.batch_size,
         unit=" episodes",
-        disable=None if progress else True,  # None: silent where output is piped
+        enabled=progress,
     )
     with bar:
         if not state.curve and not state.is_done:
@@ -184,7 +184,7 @@ def stored_seed(path) -> int | None:
 def _read(path) -> dict:
     content = load_tensors(path, "checkpoint_path")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is no checkpoint of fit_base.")
+        raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is not a checkpoint of fit_base.")
     return content
 
 

@@ -99,7 +99,7 @@ def _duplicates(neighbours, names, query_names) -> list[Check]:
     found = [
         Check(
             "duplicate",
-            f"{query_names[i]} is nearly the same as the labelled {names[neighbours.rows[i, 0]]}",
+            f"{query_names[i]} and {names[neighbours.rows[i, 0]]} are nearly the same",
             support=int(neighbours.rows[i, 0]),
             query=int(i),
         )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._progress import progress_bar
+
 
 @dataclass
 class Rule:
@@ -48,11 +50,15 @@ def decide(
     n_suggested=20,
 ) -> Decisions:
     """Fit on the labelled rows and the rows still open; answer for all rows of the query."""
-    from .. import ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
+    from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
+    from ._two_looks import TwoLooks
 
     query = query_X[open_rows]
+    method = estimator
+    if isinstance(estimator, AdaptiveOSLO):
+        method = TwoLooks(estimator, outlier_label)
     guard = ConformalOpenSetClassifier(
-        estimator,
+        method,
         alpha=0.1 if alpha is None else alpha,
         control=control,
         outlier_label=outlier_label,
@@ -60,11 +66,14 @@ def decide(
     )
     names, counts = np.unique(support_y[support_y != outlier_label], return_counts=True)
     notes, p_values = [], None
+    # Shown only where it takes long: the page's loop decides again at each correction.
+    bar = progress_bar(total=3, desc="deciding", unit="step", delay=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = NovelClassDiscovery(estimator if alpha is None else guard, random_state=0)
+        found = NovelClassDiscovery(method if alpha is None else guard, random_state=0)
         found.fit(support_X, support_y, query)
         answer = found.transduce(query_X)
+        bar.update()
         if alpha is not None:
             p_values = np.asarray(answer.p_value, dtype=np.float64)
     if alpha is not None:
@@ -74,6 +83,7 @@ def decide(
             # Without --alpha the p-values only inform; what alpha they could serve does not matter.
             warnings.simplefilter("ignore")
             p_values = guard.fit(support_X, support_y, query).p_values(query_X)
+    bar.update()
     groups = np.full(len(query_X), -1)
     groups[:] = answer.group
     suggested = np.zeros(len(query_X), dtype=int)
@@ -81,6 +91,8 @@ def decide(
     if n_rows:
         rows = suggest_rows(found, query, n_rows=n_rows, random_state=0)
         suggested[open_rows[rows]] = np.arange(1, len(rows) + 1)
+    bar.update()
+    bar.close()
     return Decisions(
         classes=np.asarray(found.classes_),
         labels=np.asarray(answer.labels),
@@ -90,19 +102,19 @@ def decide(
         p_values=p_values,
         groups=groups,
         suggested=suggested,
-        rule=_rule(answer, alpha, control, notes, found.estimator_),
+        rule=_rule(answer, alpha, control, notes, found.estimator_, estimator),
     )
 
 
-def _rule(answer, alpha, control, notes, estimator) -> Rule:
-    own_threshold = estimator.threshold_ if alpha is None else None
+def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
+    own_threshold = fitted.threshold_ if alpha is None else None
     threshold = _between(answer.outlierness, answer.is_outlier, own_threshold)
     if alpha is None:
         own = isinstance(estimator.threshold, str) and estimator.contamination is None
         chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
         text = (
-            f"unknown where outlierness is above {threshold:.3g} ({chosen}); "
-            "this promises no error rate, --alpha does"
+            f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
+            "This promises no error rate; --alpha does"
         )
         return Rule("threshold", threshold, 0.1, control, text, notes)
     promise = {

@@ -78,9 +78,11 @@ def to_script(data: dict) -> bytes:
     return f"window.triageData = {text};\n".encode("ascii")
 
 
-def render(title: str, assets: str, live: bool = False) -> str:
-    """``index.html``; `assets` is the folder of scripts, style and pictures, as a link."""
-    return _template("index.html.j2").render(title=title, assets=assets, scripts=SCRIPTS, live=live)
+def render(title: str, assets: str, data: str, live: bool = False) -> str:
+    """``index.html``; links lead to the folder of scripts, style and pictures, and to the data."""
+    return _template("index.html.j2").render(
+        title=title, assets=assets, data=data, scripts=SCRIPTS, live=live
+    )
 
 
 def render_notebook(**values) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from struct import pack
@@ -12,7 +10,8 @@ from zlib import compress, crc32
 
 import numpy as np
 
-from .._files import content_digest
+from .._files import content_digest, write_whole
+from .._progress import progress_bar
 
 SIZE = 256  # pixels of the longer side: sharp at twice the width of a tile
 LARGE = 1600
@@ -27,7 +26,9 @@ def write_thumbnails(images, names, folder: Path, cache_dir=None) -> None:
         cache = Path(cache_dir) / "thumbnails"
         cache.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        list(pool.map(lambda job: _write(*job, folder, cache), zip(images, names, strict=True)))
+        jobs = pool.map(lambda job: _write(*job, folder, cache), zip(images, names, strict=True))
+        for _ in progress_bar(jobs, total=len(names), unit=" pictures"):
+            pass
 
 
 def thumbnail(image, size: int = SIZE) -> bytes:
@@ -56,19 +57,26 @@ def _write(image, name: str, folder: Path, cache: Path | None) -> None:
     target = folder / name
     try:
         kept = None if cache is None else _kept(image, cache)
-        if kept is None:
-            target.write_bytes(thumbnail(image))
-            return
-        if not kept.exists():
-            unfinished = kept.with_suffix(f".{uuid.uuid4().hex}")
-            unfinished.write_bytes(thumbnail(image))
-            os.replace(unfinished, kept)
+        has_picture = kept is not None and kept.exists()
+        picture = None if has_picture else thumbnail(image)
     except Exception:  # decoders raise nearly anything; the page shows the name instead
         return
+    if has_picture:
+        _link(kept, target)
+        return
+    target.write_bytes(picture)
+    if kept is not None:
+        _link(target, kept)
+
+
+def _link(picture: Path, name: Path) -> None:
+    """Give a finished picture another name, or a copy where there are no links."""
     try:
-        os.link(kept, target)
+        os.link(picture, name)
+    except FileExistsError:  # of the same image, twice in the pile
+        pass
     except OSError:
-        shutil.copyfile(kept, target)
+        write_whole(name, lambda file: file.write(picture.read_bytes()))
 
 
 def _kept(image, cache: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -47,11 +48,16 @@ def gather(files, out: Path, names: list[str], is_live: bool) -> tuple[dict[int,
 def append(out: Path, labels: dict[str, str | None]) -> None:
     """Add lines to the live loop's file; they are on the disk when this returns."""
     file = Path(out) / FILE
-    with open(file, "ab") as stream:
+    with open(file, "ab", buffering=0) as stream:
         start = stream.seek(0, os.SEEK_END)
-        stream.write(_line_break(file, start) + corrections_csv(labels, header=start == 0))
-        stream.flush()
-        os.fsync(stream.fileno())
+        text = _line_break(file, start) + corrections_csv(labels, header=start == 0)
+        try:
+            if stream.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(file))
+            os.fsync(stream.fileno())
+        except BaseException:  # half a line would be half a label
+            stream.truncate(start)
+            raise
 
 
 def _line_break(file: Path, size: int) -> bytes:

@@ -35,6 +35,7 @@ class Loop:
         self._waiting: dict[int, str | None] = {}
         self._done_rows: set[int] = set()  # suggested rows of this round that got a label
         self._changed = threading.Condition()
+        self._writing = threading.Lock()
         self._stopped = self._at_work = False
         self._thumbnails = thumbnails_of(folder)
         self._script = self._make_script()
@@ -64,12 +65,15 @@ class Loop:
         """The same as JSON."""
         return self.script().removeprefix(b"window.triageData = ").rstrip(b";\n")
 
-    def stop(self, timeout: float = 30) -> None:
-        """End after the refit at hand; what waits is on the disk."""
+    def stop(self, timeout: float = 0.3) -> bool:
+        """Whether all is decided; if not, the corrections are on the disk for the next time."""
         with self._changed:
+            is_decided = not self._waiting
             self._stopped = True
             self._changed.notify()
         self._thread.join(timeout)
+        with self._writing:  # a file that is being written is finished, and no other is begun
+            return is_decided and not self._at_work
 
     def thumbnail_file(self, name: str) -> Path | None:
         """The picture of a row of the pile (``12.jpg``) or of the support (``s12.jpg``)."""
@@ -121,7 +125,10 @@ class Loop:
         if left <= 0:
             self._done_rows, left = set(), result.n_suggested
         result.correct(corrections, n_suggested=left)
-        update_report(result, self.folder)
+        with self._writing:
+            if self._stopped:
+                return
+            update_report(result, self.folder)
         with self._changed:
             self.revision += 1
             self._script = self._make_script()
@@ -141,7 +148,7 @@ def make_app(loop: Loop, token: str, port: int):
 
     def index(request):
         title = f"Triage of {len(loop.result.query)} rows"
-        return answer(render(title, "assets", live=True), "text/html")
+        return answer(render(title, "assets", "assets/data.js", live=True), "text/html")
 
     def asset(request):
         name = request.path_params["name"]
@@ -264,7 +271,7 @@ def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) ->
             log_level="warning",
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=0.3,
             server_header=False,
         )
         address = f"http://{_HOST}:{port}/{token}/"
@@ -276,8 +283,10 @@ def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) ->
         except KeyboardInterrupt:
             pass
         finally:
-            loop.stop()
+            is_decided = loop.stop()
     print(f"Stopped. Everything is in {folder}: decisions.csv, corrections.csv, index.html.")
+    if not is_decided:
+        print("The last corrections are not decided on yet: the next --serve begins with them.")
     return 0
 
 

@@ -57,7 +57,7 @@ def refuse_decisions(path: Path, columns: list[str]) -> None:
     """Decisions are guesses: as labels they would teach a method its own mistakes."""
     if {"outlierness", "is_outlier"} <= set(columns):
         raise ValueError(
-            f"{os.fspath(path)!r} holds decisions of triage, which are guesses and no labels. "
+            f"{os.fspath(path)!r} holds decisions of triage, which are guesses, not labels. "
             "Correct them on the page, export corrections.csv, and run: triage LABELLED "
             "UNLABELLED --corrections corrections.csv (with LABELLED as it was)."
         )

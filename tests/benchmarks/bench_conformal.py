@@ -1,11 +1,9 @@
 """ConformalOpenSetClassifier: what it promises against what comes true, and what it finds.
 
-    python tests/benchmarks/bench_conformal.py DATA rates --classes novel --tasks 200
-    python tests/benchmarks/bench_conformal.py DATA rules --classes novel --tasks 200
-    python tests/benchmarks/bench_conformal.py DATA piles --classes novel --tasks 200
-    python tests/benchmarks/bench_conformal.py DATA one_shot --classes novel --tasks 200
-    python tests/benchmarks/bench_conformal.py DATA single --classes novel --tasks 200
+    python tests/benchmarks/bench_conformal.py DATA rates rules --classes novel --tasks 200
     python tests/benchmarks/bench_conformal.py DATA time
+
+The documentation shows ``rates rules piles one_shot single``, made with ``--out docs/results``.
 
 DATA is a folder of feature files with arrays X, y and split. ``rates``: realised rates of both
 controls by shots, share of outliers, method and alpha. ``rules``: all ways to decide on the same
@@ -20,6 +18,7 @@ the rejected, ``found`` of the unknown rows. With ``--out FOLDER`` the table is 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 import warnings
 from pathlib import Path
@@ -226,21 +225,21 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path)
-    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("what", nargs="+", choices=WHAT)
     parser.add_argument("--classes", default="val")
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--sets", nargs="+", default=list(FILES), choices=FILES)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of alphas that so few rows cannot serve, and of empty rates
-    rows = []
-    for name in args.sets:
-        rows += WHAT[args.what](args.data, name, args.classes, args.tasks)
-    table = pd.DataFrame(rows)
-    table.insert(1, "classes", args.classes)
-    print(table.round(2).to_string(index=False))
-    if args.out is not None:
-        keep(table, args.out / f"conformal_{args.what}.csv")
+    for name, what in itertools.product(args.sets, args.what):
+        start = time.perf_counter()
+        table = pd.DataFrame(WHAT[what](args.data, name, args.classes, args.tasks))
+        table.insert(1, "classes", args.classes)
+        print(table.round(2).to_string(index=False))
+        print(f"{name}, {what}: {time.perf_counter() - start:.0f} s", flush=True)
+        if args.out is not None:
+            keep(table, args.out / f"conformal_{what}.csv")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_cache_elsewhere_or_none(images, tmp_path, capsys):
     extract(images, "--out", tmp_path / "b.npz", *TINY, "--no-cache")
     assert "cache:" not in capsys.readouterr().err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz", "b.npz", "images", "mine"]
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="cannot be used together"):
         extract(images, "--out", tmp_path / "c.npz", "--no-cache", "--cache-dir", "x")
 
 

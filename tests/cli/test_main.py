@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from oslo_sklearn import __version__
+from oslo_sklearn import __version__, cli
 from oslo_sklearn.cli import main
 
 COMMANDS = ["demo", "triage", "extract", "benchmark"]
@@ -75,3 +75,32 @@ def test_bad_input_takes_one_line(arguments, fragment, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert fragment in error
+
+
+class Full:
+    """Like a pipe whose reader is gone."""
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    ("stream", "code", "left_with"), [(None, 130, 130), (Full(), 0, 1), (Full(), 2, 2)]
+)
+def test_leaves_at_once(stream, code, left_with, monkeypatch):
+    """The interpreter's own way out takes a second and more, once torch is loaded."""
+    codes = []
+    monkeypatch.setattr(cli, "main", lambda: code)
+    monkeypatch.setattr(cli.os, "_exit", codes.append)
+    if stream is not None:
+        monkeypatch.setattr(sys, "stdout", stream)
+    cli.run()
+    assert codes == [left_with]
+
+
+def test_an_interrupted_command_has_the_exit_code_of_shells(monkeypatch):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.demo, "run", interrupted)
+    assert main(["demo"]) == 130

@@ -178,7 +178,7 @@ def test_one_row(features, task):
         (["labelled.npz", "pile.npz", "--corrections", "gone.csv"], "no such file: 'gone.csv'"),
         (["labelled.npz", "pile.npz", "--background", "narrow.npz"], "background has 3 features"),
         (["labelled.npz", "pile.npz", "--serve", "--out", "a.csv"], "--serve needs a page"),
-        (["labelled.npz", "flat", "--out", "flat/page"], "lies inside flat"),
+        (["labelled.npz", "flat", "--out", "flat/page"], "is inside flat"),
         (["labelled.npz", "pile.npz", "--out", "labelled.npz"], "'labelled.npz' is a file"),
         (["labelled.npz", "pile.npz", "--contamination", "2"], "'contamination' parameter"),
         (["labelled.npz", "pile.npz", "--threshold", "1", "--contamination", ".1"], "both set"),

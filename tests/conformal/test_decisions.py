@@ -52,6 +52,7 @@ def test_storeys_share_is_at_most_one_and_rejects_no_less(counts):
 def test_rows_needed(n):
     assert n_needed(1 / (n + 1)) == n
     assert n_needed(0.999 / (n + 1)) == n + 1
+    assert n_needed(5e-324) > 10**300
 
 
 def guard_of(n_rows=19, n_outliers=30, n_known=30, **params):

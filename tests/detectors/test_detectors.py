@@ -8,6 +8,7 @@ import torch
 from helpers import make_task
 from scipy.stats import skew, spearmanr
 from sklearn.base import clone
+from sklearn.ensemble import IsolationForest
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -113,6 +114,33 @@ class TestFormulas:
         copod = COPODDetector(batch=True, normalize=False).fit(support, task.support_y, query)
         expected = COPOD().fit(support).decision_function(query)
         np.testing.assert_allclose(copod.outlierness_, expected, rtol=1e-10)
+
+    @pytest.mark.parametrize("n_shot", [1, 4])
+    @pytest.mark.parametrize("ties", [False, True])
+    def test_histograms_are_pyods(self, n_shot, ties):
+        from pyod.models.hbos import HBOS
+
+        task = make_task(n_shot=n_shot)
+        support, query = task.support_X, 2 * task.query_X
+        if ties:
+            support, query = support.round(1), query.round(1)
+            support[:, 0] = 1
+        found = HBOSDetector(6, 0.2, tol=0.3, normalize=False).fit(support, task.support_y)
+        pyod = HBOS(6, 0.2, 0.3).fit(support.astype(np.float64))
+        for rows in (query, support):
+            expected = pyod.decision_function(rows.astype(np.float64))
+            np.testing.assert_allclose(found.score_samples(rows), expected, rtol=1e-12)
+
+    @pytest.mark.parametrize("max_features", [0.5, 3, 1.0])
+    @pytest.mark.parametrize("n_shot", [1, 60])
+    def test_forests_are_those_of_scikit_learn(self, n_shot, max_features):
+        task = make_task(n_shot=n_shot, dtype=np.float64)
+        params = {"n_estimators": 30, "max_features": max_features, "random_state": 3}
+        found = IForestDetector(normalize=False, **params).fit(task.support_X, task.support_y)
+        forest = IsolationForest(contamination=0.1, **params).fit(task.support_X)
+        for rows in (task.query_X, task.support_X):
+            expected = -forest.decision_function(rows)
+            np.testing.assert_allclose(found.score_samples(rows), expected, rtol=1e-12, atol=1e-14)
 
     def test_pca_leaves_vanishing_eigenvalues_out(self):
         from pyod.models.pca import PCA

@@ -14,6 +14,7 @@ from oslo_sklearn import (
     NovelClassDiscovery,
     SimpleShot,
     make_open_set_pipeline,
+    suggest_rows,
 )
 from oslo_sklearn.metrics import discovery_accuracy
 
@@ -85,6 +86,28 @@ def test_nothing_rejected():
     assert (found.groups_ == -1).all()
     assert len(found.exemplars_) == 0
     assert (found.transduce(TASK.query_X).group == -1).all()
+
+
+def test_later_rows_have_groups_where_the_query_had_none():
+    known = TASK.query_X[TASK.query_y < 5]
+    found = NovelClassDiscovery(OSLO(threshold=1e6), random_state=0).fit(*TASK[:2], known)
+    assert found.n_groups_ == 0
+    found.estimator_.threshold = np.sort(found.estimator_.score_samples(TASK.query_X))[75]
+    later = found.transduce(TASK.query_X)
+    np.testing.assert_array_equal(later.group >= 0, later.is_outlier)
+    assert later.is_outlier.any()
+    rows = suggest_rows(found, TASK.query_X, 3, random_state=0)
+    np.testing.assert_array_equal(later.group[rows], range(3))
+
+
+def test_equal_rows_that_are_refused_share_a_group():
+    twin = np.full((1, 64), 3.0) + 9 * np.eye(64)[[5]]
+    query = np.concatenate([TASK.query_X, twin, TASK.query_X[:1] + 50 * np.eye(64)[[7]], twin])
+    found = fit(OSLO(contamination=0.5), task=(*TASK[:2], query), min_group_size=1000)
+    assert found.groups_[-3] == found.groups_[-1] != found.groups_[-2]
+    assert found.n_groups_ == found.is_outlier_.sum() - 1 == len(found.exemplars_)
+    np.testing.assert_array_equal(found.groups_[found.exemplars_], range(found.n_groups_))
+    np.testing.assert_array_equal(found.transduce(query).group, found.groups_)
 
 
 def test_with_a_guarantee():

@@ -113,8 +113,10 @@ def test_few_rows(n_rows):
     assert (groups[10:] >= 0).all()
 
 
-def test_rows_that_are_all_the_same_are_one_group():
-    features = np.ones((20, 6))
+@pytest.mark.parametrize("value", [1.0, 0.1])  # the mean of the latter is rounded
+@pytest.mark.filterwarnings("error")
+def test_rows_that_are_all_the_same_are_one_group(value):
+    features = np.full((20, 6), value, np.float32)
     grouping, groups, _ = group_rows(features, np.repeat([0, -1], 10), random_state=0)
     assert len(grouping) == 1
     np.testing.assert_array_equal(groups, np.repeat([-1, 0], 10))
@@ -126,7 +128,8 @@ def test_the_spread_is_that_of_the_known_classes():
     coordinates = space.project(rows)
     residuals = coordinates - np.stack([coordinates[codes == k].mean(0) for k in range(4)])[codes]
     variances = (residuals**2).sum(0) / (8000 - 4)
-    assert space.within.sum() == pytest.approx(variances.sum())
+    scales = np.linalg.norm(space.components, axis=1) ** 2
+    assert (space.within / scales).sum() == pytest.approx((variances / scales).sum())
     np.testing.assert_allclose(space.total, (coordinates**2).mean(0))
 
 

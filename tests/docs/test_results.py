@@ -38,7 +38,7 @@ def test_numbers_are_those_of_the_csv_file(results):
     (first, _) = results.tables_of("table", frame)
     row, column = first.rows.index("OSLO"), first.columns.index("AUROC")
     at = (frame["shots"] == 1) & (frame["method"] == "OSLO") & (frame["metric"] == "auroc")
-    text = f"{100 * frame['mean'][at].item():.2f} ± {100 * frame['half_width'][at].item():.2f}"
+    text = f"{100 * frame['mean'][at].item():.1f} ± {100 * frame['half_width'][at].item():.1f}"
     assert first.cells()[row][column][0] == text
 
 

@@ -264,7 +264,7 @@ def test_a_truncated_parquet_file_is_named(pool, split, share, tmp_path):
     evaluate(OSLO(), *pool, split, progress=False, cache=path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"results\.parquet.*no whole parquet"):
+    with pytest.raises(ValueError, match=r"results\.parquet.*not a complete parquet"):
         evaluate(OSLO(), *pool, split, progress=False, cache=path)
 
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import make_task
 
 from oslo_sklearn import AdaptiveOSLO, FewShotOpenSetSplit, NovelClassDiscovery
-from oslo_sklearn.evaluation import discover, label_and_refit
+from oslo_sklearn.evaluation import _discover, discover, label_and_refit
 from oslo_sklearn.metrics import discovery_accuracy
 
 pytest.importorskip("pandas")
@@ -28,7 +28,7 @@ def test_rows_are_those_of_the_tasks_one_by_one():
 
 def test_labels_are_counted_as_described():
     ((support, query), *_) = SPLIT.split(X, Y)
-    rows = label_and_refit(X, Y, support, query, [0, 6], random_state=0)
+    rows = label_and_refit(X, Y, [(support, query)], [0, 6], random_state=0).to_dict("records")
     assert [row["method"] for row in rows[:3]] == ["suggested", "random", "least confident"]
     fitted = AdaptiveOSLO().fit(X[support], Y[support], X[query])
     found = fitted.transduce(X[query])
@@ -44,5 +44,21 @@ def test_labels_are_counted_as_described():
 
 def test_all_rows_labelled_are_all_right_but_those_left():
     ((support, query), *_) = SPLIT.split(X, Y)
-    rows = label_and_refit(X, Y, support, query, [len(query) - 1], random_state=0)
-    assert min(row["accuracy"] for row in rows) >= (len(query) - 1) / len(query)
+    rows = label_and_refit(X, Y, [(support, query)], [len(query) - 1], random_state=0)
+    assert rows["accuracy"].min() >= (len(query) - 1) / len(query)
+
+
+def test_finished_tasks_are_taken_up(tmp_path, monkeypatch):
+    tasks, cache = list(SPLIT.split(X, Y)), tmp_path / "rows.csv"
+    expected = label_and_refit(X, Y, tasks, [0, 4])
+    label_and_refit(X, Y, tasks[:2], [0, 4], cache=cache)
+    solved = []
+    solve = _discover._label_one
+    monkeypatch.setattr(_discover, "_label_one", lambda *task: solved.append(task) or solve(*task))
+    rows = label_and_refit(X, Y, tasks, [0, 4], cache=cache)
+    assert len(solved) == 1
+    assert rows.equals(expected)
+    assert label_and_refit(X, Y, tasks, [0, 4], cache=cache).equals(expected)
+    assert len(solved) == 1
+    with pytest.raises(ValueError, match="another configuration"):
+        label_and_refit(X, Y, tasks, [0, 4], cache=cache, random_state=1)

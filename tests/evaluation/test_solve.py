@@ -148,4 +148,4 @@ def test_pandas_is_imported_when_rows_are_made_and_not_before(tmp_path):
         "try: e.evaluate(oslo_sklearn.OSLO(), [[0.0]], [0], [])\n"
         "except ImportError as error: print(error)"
     )
-    assert "pip install oslo_sklearn[evaluation]" in processes.run(code, output=tmp_path / "out")
+    assert 'pip install ".[evaluation]"' in processes.run(code, output=tmp_path / "out")

@@ -126,14 +126,14 @@ def test_undefined_is_nan_with_a_warning_at_the_callers_line():
 @pytest.mark.parametrize(
     ("y_true", "y_pred", "classes", "message"),
     [
-        ([0, 1], [0], [0, 1], "y_pred must have the shape of y_true"),
+        ([0, 1], [0], [0, 1], "y_pred must have the same shape as y_true"),
         ([], [], [0, 1], "y_true must be of shape"),
         ([0, 1], [0, 1], [], "classes must be of shape"),
         ([0, 1], [0, 1], [[0, 1]], "classes must be of shape"),
         ([[0, 1]], [[0, 1]], [[0, 1], [0, 1]], "classes must have 1 rows"),
         ([0, 1], [0, 1], [0, 0], "classes must be distinct"),
-        (["a", "b"], ["a", "b"], [0, 1], "y_true and classes.*one kind"),
-        ([0, 1], ["a", "b"], [0, 1], "y_pred and classes.*one kind"),
+        (["a", "b"], ["a", "b"], [0, 1], "y_true and classes.*same type"),
+        ([0, 1], ["a", "b"], [0, 1], "y_pred and classes.*same type"),
     ],
 )
 def test_bad_input_names_the_argument(y_true, y_pred, classes, message):

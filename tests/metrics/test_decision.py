@@ -38,5 +38,5 @@ def test_undefined_rates_are_nan_with_a_warning():
 def test_decisions_must_be_boolean():
     with pytest.raises(ValueError, match="rejected must be boolean"):
         found([True, False], [0.3, 0.7])
-    with pytest.raises(ValueError, match="shape of is_outlier"):
+    with pytest.raises(ValueError, match="same shape as is_outlier"):
         found([True, False], [True])

@@ -85,5 +85,5 @@ def test_groups_are_checked(groups):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(ValueError, match="groups must have the shape of y_true"):
+    with pytest.raises(ValueError, match="groups must have the same shape as y_true"):
         discovery_accuracy([0, 2], [0, 0], [-1], KNOWN)

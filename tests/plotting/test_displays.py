@@ -235,7 +235,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert "oslo_sklearn[plots]" in processes.run(code, output=tmp_path / "out")
+    assert '".[plots]"' in processes.run(code, output=tmp_path / "out")
 
 
 def test_realised_rates_are_those_of_the_decisions():

@@ -46,7 +46,7 @@ def test_split_gives_the_sampled_tasks_and_the_seed_matters():
 def test_rows_are_those_of_evaluate_and_are_resumed(features, tmp_path):
     X, y = features.part("novel")
     options = {"n_shots": [5], "n_tasks": 3, "progress": False, "cache": tmp_path}
-    with pytest.warns(UserWarning, match=r"Skipped .* 12x4 0x6 \+ 8\.$"):
+    with pytest.warns(UserWarning, match=r"Skipped.* 12x4 0x6 \+ 8\.$"):
         rows = recipes.piles(X, y, **options)
     names = [pile.name for pile in PILES if pile.name != "12x4 0x6 + 8"]
     assert rows["pile"].unique().tolist() == names

@@ -39,23 +39,25 @@ def test_tables_hold_what_summarize_says():
     assert "seconds" not in set(frame["metric"])
 
 
-def test_the_best_is_bold_and_ties_share_it():
-    mean = np.array([[70.001, 3.0], [70.004, np.nan], [60.0, 5.0]])
+def test_bold_are_all_that_overlap_the_best():
+    mean = np.array([[70.01, 3.0], [69.04, np.nan], [60.0, 5.0]])
     table = report.ResultTable("", list("abc"), ["AUROC", "x_y"], mean, np.full((3, 2), 0.5))
     markdown = report.to_markdown([table]).splitlines()
-    assert markdown[2] == "| a | **70.00 ± 0.50** | 3.00 ± 0.50 |"
-    assert markdown[3] == "| b | **70.00 ± 0.50** | – |"
-    assert markdown[4] == "| c | 60.00 ± 0.50 | **5.00 ± 0.50** |"
+    assert markdown[2] == "| a | **70.0 ± 0.5** | 3.0 ± 0.5 |"
+    assert markdown[3] == "| b | **69.0 ± 0.5** | – |"
+    assert markdown[4] == "| c | 60.0 ± 0.5 | **5.0 ± 0.5** |"
+    narrow = table._replace(half_width=np.full((3, 2), 0.4))
+    assert "| b | 69.0 ± 0.4 | – |" in report.to_markdown([narrow])
     latex = report.to_latex([table])
     assert r"AUROC & x\_y \\" in latex
-    assert r"b & \textbf{70.00} {\scriptsize $\pm$ 0.50} & -- \\" in latex
+    assert r"b & \textbf{69.0} {\scriptsize $\pm$ 0.5} & -- \\" in latex
     assert latex.count(r"\begin") == latex.count(r"\end")
     rst = report.to_rst([table])
-    assert "   * - b\n     - **70.00\u00a0±\u00a00.50**\n     - –\n" in rst
+    assert "   * - b\n     - **69.0\u00a0±\u00a00.5**\n     - –\n" in rst
     assert "- Prec\\@0.9\n" in report.to_rst([table._replace(columns=["AUROC", "Prec@0.9"])])
     lower = table._replace(half_width=None, lower_is_better=True)
     assert "| c | **60.000** | 5.000 |" in report.to_markdown([lower])
-    assert "| a | 70.001 | **3.000** |" in report.to_markdown([lower])
+    assert "| a | 70.010 | **3.000** |" in report.to_markdown([lower])
 
 
 def test_families_head_their_methods():
@@ -67,6 +69,7 @@ def test_families_head_their_methods():
     assert r"G \& H" in latex
     assert report.to_html([table]).count('class="family"') == 2
     assert "G &amp; H" in report.to_html([table])
+    assert "   * - *F*\n     -\n   * - a\n" in report.to_rst([table])
     assert "| F | a |" in report.to_markdown([table])
     assert "|  | b |" in report.to_markdown([table])
 

@@ -69,6 +69,14 @@ def test_every_parameter(params, any_number_pays):
     assert_engines_agree(AdaptiveOSLO(**params), X, batch)
 
 
+@pytest.mark.parametrize("class_share", ["auto", "balanced", "free"])
+def test_probabilities_that_underflow(class_share, any_number_pays):
+    """Log-odds of thousands: what is left of a probability is its logarithm."""
+    X, batch = make_batch(*make_pool(), n_way=4, n_query=6, n_open=4, n_shot=2)
+    sure = AdaptiveOSLO(temperature=1e-3, prior_weight=2000.0, class_share=class_share)
+    assert_engines_agree(sure, X, batch, atol=2000 * 1e-5)  # of cosines times 2000
+
+
 @pytest.mark.parametrize("n_way", [1, 2, 7])
 @pytest.mark.parametrize("n_shot", [1, 5])
 def test_any_number_of_classes_and_shots(n_way, n_shot, any_number_pays):

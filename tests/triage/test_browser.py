@@ -99,7 +99,27 @@ def test_slider_for_alpha(look, tmp_path, control):
     assert "--threshold" in page.inner_text("#rule-text")
 
 
-@pytest.mark.slow  # keys are lost where the machine is busy: run it alone
+def test_a_key_right_after_the_chooser_opens_it_again(look, report):
+    """The close event of a dialog comes after keys that are already waiting."""
+    _, file = report
+    page = look(address_of(file))
+    page.evaluate(
+        """() => {
+          const input = document.getElementById("chooser-input");
+          Triage.act("relabel");
+          input.value = "che";
+          input.dispatchEvent(new Event("input"));
+          input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+          Promise.resolve().then(() => void Triage.act("new"));
+        }"""
+    )
+    page.wait_for_timeout(100)
+    assert page.locator("#chooser[open]").count() == 1
+    page.keyboard.type("oats")
+    page.keyboard.press("Enter")
+    assert list(labels(page).values()) == ["cheese", "oats"]
+
+
 def test_keyboard_alone(look, report):
     result, file = report
     page = look(address_of(file))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from browser_helpers import address_of, counts, go_to, labels, until
@@ -46,7 +45,8 @@ def test_twenty_thousand(look, tmp_path):
     result = make_pile(tmp_path)
     file = result.write(tmp_path / "out")
     (assets,) = (tmp_path / "out").glob("page-*")
-    (assets / "data.js").write_bytes(to_script(many(page_data(result, tmp_path / "out"), 334)))
+    (revision,) = assets.glob("decided-*")
+    (revision / "data.js").write_bytes(to_script(many(page_data(result, tmp_path / "out"), 334)))
     for row in range(60, 334 * 60):
         os.link(assets / "thumbs" / f"{row % 60}.jpg", assets / "thumbs" / f"{row}.jpg")
     page = look(address_of(file))
@@ -56,30 +56,26 @@ def test_twenty_thousand(look, tmp_path):
     assert len(page.evaluate("Triage.grid.order")) == 334 * 60
     assert page.locator(".tile").count() < 300
     page.evaluate(WATCH)
-    for key in (
-        "ArrowDown",
-        "PageDown",
-        "End",
-        "Home",
-        "a",
-        "u",
-        "z",
-        "]",
-        "]",
-        "[",
-        "ArrowDown",
-        "1",
-    ):
-        page.keyboard.press(key)
-        page.wait_for_timeout(30)
-    times = sorted(page.evaluate("window.times"))
-    assert len(times) == 12
-    assert times[-3] < 100, times  # other work on the machine may hold up one or two
+    assert_prompt(page, KEYS)
     page.focus("#slider")
-    page.keyboard.press("PageUp")
-    page.wait_for_timeout(100)
-    assert json.loads(page.evaluate("JSON.stringify(window.times)"))[-1] < 200
+    assert_prompt(page, ["PageUp"])
 
+
+def assert_prompt(page, keys):
+    """Other work on the machine may hold up a key: the best of three counts."""
+    rounds = []
+    for _ in range(3):
+        page.evaluate("window.times = []")
+        for key in keys:
+            page.keyboard.press(key)
+            page.wait_for_timeout(30)
+        until(page, f"window.times.length === {len(keys)}")
+        rounds.append(page.evaluate("window.times"))
+    best = [min(times) for times in zip(*rounds, strict=True)]
+    assert max(best) < 100, list(zip(keys, best, strict=True))
+
+
+KEYS = ["ArrowDown", "PageDown", "End", "Home", "a", "u", "z", "]", "]", "[", "ArrowDown", "1"]
 
 WATCH = """() => {
   window.times = [];

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
-from contextlib import suppress
+import re
+import shutil
+import signal
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-from triage_helpers import make_features, make_pile
+from triage_helpers import make_features, make_pile, run_triage
 
 from oslo_sklearn.triage import _report, triage
 from oslo_sklearn.triage._page import STATIC
@@ -29,7 +34,7 @@ def files_below(folder) -> dict:
 
 
 def read_data(folder) -> dict:
-    (script,) = folder.glob("page-*/data.js")
+    (script,) = folder.glob("page-*/decided-*/data.js")
     text = script.read_text(encoding="ascii")
     return json.loads(text.removeprefix("window.triageData = ").rstrip(";\n"))
 
@@ -39,7 +44,10 @@ def test_what_is_written(result, tmp_path):
     assert page == tmp_path / "out" / "index.html"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
     (assets,) = (tmp_path / "out").glob("page-*")
-    assert {path.name for path in assets.iterdir()} == {*STATIC, "data.js", "thumbs"}
+    (revision,) = assets.glob("decided-*")
+    assert {path.name for path in revision.iterdir()} == {"index.html", "decisions.csv", "data.js"}
+    assert (tmp_path / "out" / "decisions.csv").read_bytes() == result.to_csv()
+    assert {path.name for path in assets.iterdir()} == {*STATIC, "thumbs", revision.name}
     assert {path.name for path in (assets / "thumbs").iterdir()} == {f"{i}.jpg" for i in range(60)}
     assert assets.name in page.read_text()
     assert "http" not in page.read_text().replace("http-equiv", "")
@@ -64,53 +72,137 @@ class Interrupted(BaseException):
     pass
 
 
-def test_interrupted_at_any_write_it_is_the_old_report_or_the_new(result, tmp_path, monkeypatch):
-    """Every file that is written or renamed is a place to be interrupted at."""
-    out = tmp_path / "out"
-    old = make_pile(tmp_path, outlier_label="nothing")
-    old.write(out)
-    new = result.to_csv()
-    count = {"left": 0}
-    real_replace, real_write = os.replace, _report.static_file
+def break_off():
+    raise Interrupted
 
-    def step():
-        count["left"] -= 1
-        if count["left"] == -1:
-            raise Interrupted
 
-    def replace(*args):
-        step()
-        real_replace(*args)
-        step()
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def static(name):
-        step()
-        return real_write(name)
 
-    monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(_report, "static_file", static)
+def with_links(result, out):
+    result.write(out)
+
+
+def without_links(result, out):
+    """As on a disk that has none, and as earlier versions left it."""
+    result.write(out)
+    for name in ("index.html", "decisions.csv"):
+        content = (out / name).read_bytes()
+        (out / name).unlink()
+        (out / name).write_bytes(content)
+    (out / ".current").unlink()
+
+
+@pytest.mark.parametrize("before", [with_links, without_links, None])
+@pytest.mark.parametrize("end", [break_off, kill])
+def test_interrupted_at_any_step_it_is_the_old_report_or_the_new(result, tmp_path, end, before):
+    """Every file that is written, linked or renamed is a place to be interrupted at."""
+    cache = tmp_path / "cache"
+    result.write(tmp_path / "other", cache_dir=cache)
+    if before is not None:
+        before(make_pile(tmp_path, outlier_label="nothing"), tmp_path / "old")
     outcomes = []
-    for stop in range(len(STATIC) + 5):
-        count["left"] = 10**6
-        old.write(out)
-        before = old.to_csv()
-        count["left"] = stop
-        with suppress(Interrupted):
-            result.write(out)
-        written = (out / "decisions.csv").read_bytes()
-        assert written in (before, new)
-        is_new = written == new
-        data = read_data_of_page(out)
-        assert (data["unknown"] == "unknown") == is_new
-        outcomes.append(is_new)
-    assert outcomes[0] is False
-    assert outcomes[-1] is True
+    while not outcomes or outcomes[-1] != "finished":
+        out = tmp_path / f"out-{len(outcomes)}"
+        if before is not None:
+            shutil.copytree(tmp_path / "old", out, symlinks=True)
+        write = partial(result.write, out, cache_dir=cache)
+        finished = run_until(write, len(outcomes), end)
+        state = state_of(out)
+        assert state in ("unknown", "nothing" if before else None)
+        outcomes.append("finished" if finished else state)
+    assert "unknown" in outcomes  # interrupted after the switch
+    assert outcomes[0] == ("nothing" if before else None)
+    assert state == "unknown"
+    result.write(tmp_path / "out-1")  # what was left behind is cleared away
+    assert len(list((tmp_path / "out-1").glob("page-*"))) == 1
+    assert len(list((tmp_path / "out-1").glob("page-*/decided-*"))) == 1
+    assert len(list((tmp_path / "out-1").glob(".current"))) == 1
 
 
-def read_data_of_page(out):
-    name = _report._assets_of(out)
-    text = (out / name / "data.js").read_text()
-    return json.loads(text.removeprefix("window.triageData = ").rstrip(";\n"))
+def run_until(work, stop, end) -> bool:
+    """Work in a process of its own, ended before or after its step number `stop`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of Python warn of threads
+        child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == 0
+    left = stop
+
+    def counted(function):
+        def run(*args):
+            nonlocal left
+            for action in (lambda: None, lambda: function(*args)):
+                value = action()
+                left -= 1
+                if left == -1:
+                    end()
+            return value
+
+        return run
+
+    os.replace, os.symlink = counted(os.replace), counted(os.symlink)
+    _report._write_pictures = counted(_report._write_pictures)
+    try:
+        work()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def state_of(out) -> str | None:
+    """The word for unknown in page and table, which must agree; None where there is no report."""
+    if not (out / "index.html").exists():
+        assert not (out / "decisions.csv").exists()
+        return None
+    page = (out / "index.html").read_text(encoding="utf-8")
+    script = (out / re.search('src="([^"]*/data.js)"', page).group(1)).read_text()
+    word = json.loads(script.removeprefix("window.triageData = ").rstrip(";\n"))["unknown"]
+    for link in re.findall('(?:src|href)="(page-[^"]*)"', page):
+        assert (out / link).is_file()
+    with open(out / "decisions.csv", encoding="utf-8") as file:
+        decisions = {row["decision"] for row in csv.DictReader(file)}
+    assert (word in decisions, len({"unknown", "nothing"} & decisions)) == (True, 1)
+    return word
+
+
+def test_disks_without_links(result, tmp_path, monkeypatch):
+    def refuse(*args):
+        raise PermissionError("no links here")
+
+    result.write(tmp_path)
+    monkeypatch.setattr(os, "symlink", refuse)
+    old = make_pile(tmp_path / "pile", outlier_label="nothing")
+    for one in (old, result):
+        one.write(tmp_path)
+        assert state_of(tmp_path) == one.outlier_label
+        assert not (tmp_path / "decisions.csv").is_symlink()
+
+
+def test_read_only_folders(result, tmp_path):
+    """Root may write anywhere: someone else must try."""
+    support, y, pile, _ = make_features()
+    files = tmp_path / "support.npz", tmp_path / "pile.npz"
+    np.savez(files[0], X=support, y=y)
+    np.savez(files[1], X=pile)
+    assert run_triage(*files, "--out", tmp_path / "fine") == 0
+    (tmp_path / "out").mkdir()
+    os.chmod(tmp_path / "out", 0o555)
+
+    def write():
+        if os.getuid() == 0:
+            for folder in (tmp_path, *tmp_path.parents):
+                os.chmod(folder, os.stat(folder).st_mode | 0o055)
+            os.setgid(65534)
+            os.setuid(65534)
+        with pytest.raises(PermissionError):
+            result.write(tmp_path / "out")
+        for out in ("out", "out/deeper/folder", "out/table.csv"):
+            assert run_triage(*files, "--out", tmp_path / out) == 2
+
+    assert run_until(write, 10**6, kill)
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_update_keeps_the_pictures(tmp_path):
@@ -122,8 +214,9 @@ def test_update_keeps_the_pictures(tmp_path):
     update_report(result, out)
     after = files_below(out)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert {name.split("/")[-1] for name in changed} == {"data.js", "decisions.csv"}
-    assert before.keys() == after.keys()
+    assert {name.split("/")[-1] for name in changed} == {"data.js", "decisions.csv", "index.html"}
+    assert len(before) == len(after)
+    assert all("decided-" in name for name in changed ^ {"index.html", "decisions.csv"})
     assert read_data(out)["given"][0] == read_data(out)["classes"].index("pear")
 
 
@@ -153,7 +246,7 @@ def test_odd_names_are_data_only(tmp_path):
     result = triage((support, np.where(y == "apple", name[:9], y)), pile, texts=[name] * 60)
     result.query.names[0] = name
     result.write(tmp_path)
-    (script,) = tmp_path.glob("page-*/data.js")
+    (script,) = tmp_path.glob("page-*/decided-*/data.js")
     assert b"<" not in script.read_bytes()
     data = read_data(tmp_path)
     assert data["name"][0] == data["text"][0] == name

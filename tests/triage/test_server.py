@@ -238,6 +238,7 @@ def test_ctrl_c_and_a_crash_lose_nothing(tmp_path, how):
         os.kill(process.pid, how)
         process.join(30)
     if how == signal.SIGINT:
+        assert [p.name for p in (tmp_path / "out").rglob(".*")] == [".current"]
         assert process.exitcode == 0, output.read_text()
         assert "Stopped. Everything is in out" in output.read_text()
         assert "Traceback" not in output.read_text()

@@ -31,8 +31,19 @@
     $("view-title").textContent = `${title.charAt(0).toUpperCase()}${title.slice(1)} `;
     $("view-title").append(T.el("span", { class: "muted" }, T.things(n)));
     $("empty").hidden = n > 0;
-    $("empty").textContent = $("search").value ? "Nothing here matches the search. Try the view All." : `No ${T.noun()} here.`;
+    $("empty").textContent = emptyText();
     drawAround();
+  }
+
+  function emptyText() {
+    const noun = T.noun();
+    if ($("search").value) return "Nothing here matches the search. Try the view All.";
+    const texts = {
+      done: `Nothing is corrected yet. Mark a ${noun}, then press a to accept, r to label, u for unknown or n for a new class.`,
+      suggested: "There is nothing left to suggest.",
+      unknown: `No ${noun} is ${T.model.data.unknown} at this threshold. Move the slider to see the most doubtful ones.`,
+    };
+    return texts[T.view] || `No ${noun} is of this class.`;
   }
 
   function drawAround() {
@@ -276,10 +287,6 @@
       const button = event.target.closest("[data-act]");
       if (button) T.act(button.dataset.act);
     });
-    $("detail").addEventListener("close", () => {
-      T.grid.goToRow(T.detailRow);
-      $("grid").focus({ preventScroll: true });
-    });
     $("detail").addEventListener("click", (event) => {
       if (event.target === $("detail")) $("detail").close();
     });
@@ -288,7 +295,7 @@
   function start() {
     const { data } = T.model;
     document.title = `Triage: ${T.things(data.name.length)}`;
-    $("title").textContent = `${T.things(data.name.length)}, by ${data.method}`;
+    $("title").replaceChildren(T.things(data.name.length), T.el("span", { class: "method" }, ` sorted by ${data.method}`));
     $("help-next").textContent = T.isLive
       ? "Every correction is written to corrections.csv in the output folder, and the pile is decided again."
       : "Corrections stay in this browser. Export them, and run the command again with --corrections corrections.csv";

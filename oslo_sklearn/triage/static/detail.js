@@ -50,6 +50,7 @@
     const dialog = $("detail");
     const isAgain = dialog.open;
     T.detailRow = row;
+    T.grid.goToRow(row);
     dialog.replaceChildren(view(row), side(row));
     if (!isAgain) dialog.showModal();
     dialog.querySelector(".side").focus();
@@ -149,7 +150,7 @@
       one("relabel", "r", "Label…"),
       one("unknown", "u", "Unknown"),
       one("new", "n", "New class"),
-      one("previous", "←", "Back"),
+      one("previous", "←", "Previous"),
       one("next", "→", "Next")
     );
   }
@@ -202,7 +203,8 @@
         else return;
         event.preventDefault();
       };
-      dialog.onclose = () => finish(null);
+      // A close event comes late: that of the chooser before may arrive when this one is open.
+      dialog.onclose = () => dialog.open || finish(null);
       draw();
       dialog.showModal();
       input.focus();

@@ -4,7 +4,7 @@
   const { $, el } = T;
   const GAP = 8;
   const HEADER = 44;
-  const MARGIN = 600; // pixels above and below that are kept ready
+  const MARGIN = 300; // pixels above and below that are kept ready
 
   class Grid {
     constructor(node, scroller) {

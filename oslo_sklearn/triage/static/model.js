@@ -74,6 +74,7 @@ window.Triage = {};
       this.doubt = new Float32Array(n);
       this.counts = new Int32Array(this.labels.length);
       this.nUnknown = 0;
+      this.sorted = new Map(); // order -> all rows in it, when a view first asks
       for (let row = 0; row < n; row++) {
         const said = this.said(row);
         const isUnknown = byP ? values[row] !== null && values[row] <= cut : values[row] > cut;

@@ -3,6 +3,7 @@
 (function (T) {
   const { $, el } = T;
   const BINS = 60;
+  let drawn = null; // the counts that the histogram shows
 
   // Tabs: [view, title, count, kind]
   function tabs() {
@@ -76,7 +77,7 @@
   T.drawRule = function () {
     const m = T.model;
     const byP = m.mode === "p_value";
-    const range = byP ? [0, 1] : scoreRange();
+    const range = byP ? [0, 1] : scoreRange(m.data);
     const slider = $("slider");
     slider.min = range[0];
     slider.max = range[1];
@@ -108,40 +109,58 @@
     return `Moved by you, on this page only. To decide so everywhere, run again with ${option}`;
   }
 
-  function scoreRange() {
-    const ordered = Float64Array.from(T.model.data.score).sort();
+  // Computed once for each report: a key is to be answered at once, however many rows there are.
+  const once = (compute) => {
+    const kept = new WeakMap();
+    return (data) => {
+      if (!kept.has(data)) kept.set(data, compute(data));
+      return kept.get(data);
+    };
+  };
+
+  const scoreRange = once((data) => {
+    const ordered = Float64Array.from(data.score).sort();
     const at = (share) => ordered[Math.round(share * (ordered.length - 1))];
-    const low = Math.min(at(0.005), T.model.data.rule.threshold);
-    const high = Math.max(at(0.995), T.model.data.rule.threshold);
+    const low = Math.min(at(0.005), data.rule.threshold);
+    const high = Math.max(at(0.995), data.rule.threshold);
     const margin = (high - low) * 0.05 || 1;
     return [low - margin, high + margin];
-  }
+  });
 
-  function histogram([low, high], cut, byP) {
-    const m = T.model;
-    const values = byP ? m.data.pValue : m.data.score;
+  // How many rows that nothing was said about fall into each bin.
+  const inBins = (data, values, [low, high]) => {
     const counts = new Array(BINS).fill(0);
     values.forEach((value, row) => {
-      if (value === null || m.given[row] !== null) return;
+      if (value === null || data.given[row] >= 0) return;
       const bin = Math.floor(((value - low) / (high - low)) * BINS);
       counts[Math.max(0, Math.min(BINS - 1, bin))]++;
     });
-    const most = Math.max(1, ...counts);
+    return counts;
+  };
+  const scoreBins = once((data) => inBins(data, data.score, scoreRange(data)));
+  const pBins = once((data) => inBins(data, data.pValue, [0, 1]));
+
+  function histogram([low, high], cut, byP) {
+    const m = T.model;
+    const counts = byP ? pBins(m.data) : scoreBins(m.data);
     const svg = $("histogram");
-    svg.setAttribute("viewBox", `0 0 ${BINS} 40`);
-    const bars = counts.map((count, bin) => {
+    if (drawn !== counts) svg.replaceChildren(...counts.map(bar));
+    drawn = counts;
+    [...svg.children].forEach((one, bin) => {
       const middle = low + ((bin + 0.5) / BINS) * (high - low);
       const isUnknown = byP ? middle <= cut : middle > cut;
-      const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-      const height = count ? 1.5 + 38 * Math.sqrt(count / most) : 0;
-      const box = { x: bin + 0.1, y: 40 - height, width: 0.8, height };
-      for (const [key, size] of Object.entries(box)) bar.setAttribute(key, size);
-      bar.setAttribute("class", isUnknown ? "unknown" : "known");
-      return bar;
+      one.setAttribute("class", isUnknown ? "unknown" : "known");
     });
-    svg.replaceChildren(...bars);
     const what = byP ? "p-values" : "outlierness";
     svg.setAttribute("aria-label", `Histogram of the ${what}: ${m.n - m.nUnknown} known, ${m.nUnknown} unknown`);
+  }
+
+  function bar(count, bin, counts) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const height = count ? 1.5 + 38 * Math.sqrt(count / Math.max(...counts)) : 0;
+    const box = { x: bin + 0.1, y: 40 - height, width: 0.8, height };
+    for (const [key, size] of Object.entries(box)) node.setAttribute(key, size);
+    return node;
   }
 
   // Checks of the labelled rows, first on the page.

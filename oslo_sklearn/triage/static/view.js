@@ -57,11 +57,9 @@
   // Sections {title, rows} of a view: "suggested", "unknown", "all", "done" or "class:NAME".
   T.sections = function (view, sort, search) {
     const m = T.model;
-    const rows = matching(view, search.trim().toLowerCase());
+    const rows = matching(view, sortedRows(sort), search.trim().toLowerCase());
     if (view === "suggested" && sort === "doubt") {
       rows.sort((a, b) => m.data.suggested[a] - m.data.suggested[b]);
-    } else {
-      rows.sort(orders[sort](m));
     }
     if (view !== "unknown") return rows.length ? [{ title: null, rows }] : [];
     const sizes = groupSizes();
@@ -80,29 +78,31 @@
       }));
   };
 
+  // All rows in an order. Views are parts of it, so that another view needs no sorting.
+  function sortedRows(sort) {
+    const m = T.model;
+    if (!m.sorted.has(sort)) m.sorted.set(sort, Array.from({ length: m.n }, (_, row) => row).sort(orders[sort](m)));
+    return m.sorted.get(sort);
+  }
+
   function groupSizes() {
     const sizes = new Map();
     for (const group of T.model.data.group) if (group >= 0) sizes.set(group, (sizes.get(group) || 0) + 1);
     return sizes;
   }
 
-  function matching(view, words) {
+  function matching(view, rows, words) {
     const m = T.model;
     const code = view.startsWith("class:") ? m.labels.indexOf(view.slice(6)) : null;
-    const rows = [];
-    for (let row = 0; row < m.n; row++) {
-      if (words) {
-        const text = m.data.text ? m.data.text[row] : "";
-        const all = `${m.data.name[row]}\n${m.labelOf(row)}\n${text}`.toLowerCase();
-        if (!all.includes(words)) continue;
-      }
-      if (code !== null ? m.decision[row] !== code : !isIn(view, row, words)) continue;
-      rows.push(row);
-    }
-    return rows;
+    return rows.filter((row) => {
+      if (code !== null ? m.decision[row] !== code : !isIn(view, row)) return false;
+      if (!words) return true;
+      const text = m.data.text ? m.data.text[row] : "";
+      return `${m.data.name[row]}\n${m.labelOf(row)}\n${text}`.toLowerCase().includes(words);
+    });
   }
 
-  function isIn(view, row, words) {
+  function isIn(view, row) {
     const m = T.model;
     if (view === "unknown") return m.decision[row] === T.UNKNOWN;
     if (view === "suggested") return m.data.suggested[row] > 0;

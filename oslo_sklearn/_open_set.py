@@ -1,0 +1,78 @@
+"""What every classifier of the package has, be it a method or a wrapper around one."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metadata_routing import UNUSED
+
+from ._validation import unpack_query
+
+
+class OpenSetClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier with ``fit(support_X, support_y, query_X)``. Subclasses write ``_fit``."""
+
+    __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+
+    def fit(self, support_X, support_y=None, query_X=None):
+        """Solve the task of a labelled support and an unlabelled query.
+
+        Parameters
+        ----------
+        support_X : array-like of shape (n_support, n_features)
+            Labelled rows, at least one of each class.
+        support_y : array-like of shape (n_support,)
+            Their labels. ``outlier_label`` marks a known negative: a row of none of the classes.
+        query_X : array-like of shape (n_query, n_features), optional
+            Unlabelled rows, of which some may belong to no class. Left out, transduction is
+            deferred: each later call takes the rows it is given as the query and solves anew.
+            A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
+            has as many rows as its X.
+            Methods also take a collection such as a Dask array or DataFrame. It stays where it is,
+            and attributes with a row per query row are then lazy, too.
+
+        Returns
+        -------
+        self : object
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(support_X, support_y, unpack_query(query_X))
+        except BaseException:
+            # A failed fit leaves a fitted estimator as it was.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def fit_predict(self, support_X, support_y=None, query_X=None):
+        """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
+
+        Parameters
+        ----------
+        support_X, support_y, query_X
+            As for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_query,)
+        """
+        query_X = unpack_query(query_X)
+        if query_X is None:
+            raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+        return self.fit(support_X, support_y, query_X).predict(query_X)
+
+    def predict_log_proba(self, X):
+        """Logarithm of ``predict_proba(X)``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            ``-inf`` where a probability is zero.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))

@@ -1,0 +1,21 @@
+"""Private names of scikit-learn: here and nowhere else, so that one file follows its changes."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
+from sklearn.utils._set_output import _get_output_config as get_output_config
+
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "fit_context",
+    "get_output_config",
+    "safe_indexing",
+    "validate_parameter_constraints",
+]

@@ -1,0 +1,176 @@
+"""Files that are whole or absent, whatever happens to their writer."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from oslo_sklearn import _files
+from oslo_sklearn._files import locked, write_together, write_whole
+from oslo_sklearn.features._cache import FeatureCache
+from oslo_sklearn.triage import _thumbnails, corrections
+
+KEYS = [bytes([i]) * 32 for i in range(4)]
+
+
+@contextmanager
+def full_disk(size):
+    """No file can grow beyond so many bytes."""
+    resource = pytest.importorskip("resource", reason="limits the size of files")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+def test_what_a_kill_left_unfinished_is_written_anew(tmp_path):
+    (tmp_path / ".a.csv.tmp").write_bytes(b"half of a longer text")
+    write_whole(tmp_path / "a.csv", lambda file: file.write(b"new"))
+    assert (tmp_path / "a.csv").read_bytes() == b"new"
+    assert names(tmp_path) == ["a.csv"]
+
+
+def test_a_lock_leaves_no_file_of_its_own(tmp_path):
+    with locked(tmp_path / "a"):
+        assert names(tmp_path) == ["a"]
+    assert names(tmp_path) == []
+    (tmp_path / "b").write_text("mine")
+    (tmp_path / "link").symlink_to("b")
+    for name in ("b", "link"):
+        with locked(tmp_path / name):
+            assert (tmp_path / "b").read_text() == "mine"
+    assert names(tmp_path) == ["b", "link"]
+
+
+def test_a_zip_file_may_seek(tmp_path):
+    write_whole(tmp_path / "a.npz", lambda file: np.savez(file, x=np.arange(3)))
+    with np.load(tmp_path / "a.npz") as file:
+        assert file["x"].tolist() == [0, 1, 2]
+
+
+def test_writers_of_one_file_take_turns(tmp_path):
+    path = tmp_path / "a"
+
+    def write(letter):
+        for _ in range(20):
+            write_whole(path, lambda file: [file.write(letter) for _ in range(50)])
+            assert path.read_bytes() in {bytes([code]) * 50 for code in b"abcd"}
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, [b"a", b"b", b"c", b"d"]))
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_files_that_belong_together_stay_together(tmp_path, error, monkeypatch):
+    def fail(file):
+        raise error
+
+    def pairs(text, last=None):
+        return [
+            (tmp_path / "a", lambda file: file.write(text)),
+            (tmp_path / "b", last or (lambda file: file.write(text))),
+        ]
+
+    write_together(pairs(b"old"))
+    with pytest.raises(error):
+        write_together(pairs(b"new", fail))
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"old"}
+
+    # Interrupted after the first was put in place: the second follows.
+    replace, n_calls = os.replace, []
+
+    def interrupted(*paths):
+        replace(*paths)
+        n_calls.append(1)
+        if len(n_calls) == 1:
+            raise error
+
+    monkeypatch.setattr(_files.os, "replace", interrupted)
+    with pytest.raises(error):
+        write_together(pairs(b"new"))
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"new"}
+    assert names(tmp_path) == ["a", "b"]
+
+
+def test_no_link_is_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / ".a.tmp").symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_whole(tmp_path / "a", lambda file: file.write(b"new"))
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_without_locks_files_are_still_whole(tmp_path, monkeypatch):
+    """Windows."""
+    monkeypatch.setattr(_files, "fcntl", None)
+    with locked(tmp_path / "a"):
+        write_whole(tmp_path / "a", lambda file: file.write(b"new"))
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    write_whole(tmp_path / "a", lambda file: file.write(b"old"))
+    with full_disk(100), pytest.raises(OSError, match=r"large|space"):
+        write_whole(tmp_path / "a", lambda file: file.write(b"n" * 200))
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_full_disk_cuts_no_frame_of_the_feature_cache(tmp_path):
+    cache = FeatureCache(tmp_path)
+    cache.append(KEYS[:2], np.ones((2, 8)))
+    (segment,) = tmp_path.iterdir()
+    whole = segment.read_bytes()
+    with full_disk(len(whole) + 60), pytest.raises(OSError, match=r"large|space"):
+        cache.append(KEYS[2:], np.ones((2, 8)))
+    assert segment.read_bytes() == whole
+    cache.append(KEYS[2:], np.ones((2, 8)))
+    assert FeatureCache(tmp_path).info().entries == 4
+
+
+@pytest.mark.parametrize("room", [3, 12, 17])
+def test_a_full_disk_cuts_no_correction(tmp_path, room):
+    corrections.append(tmp_path, {"a.png": "ant"})
+    file = tmp_path / corrections.FILE
+    before = file.read_bytes()
+    with full_disk(len(before) + room), pytest.raises(OSError, match=r"large|space"):
+        corrections.append(tmp_path, {"b.png": "bee", "c.png": "cat"})
+    assert file.read_bytes() == before
+
+
+def test_a_full_disk_is_no_unreadable_picture(tmp_path):
+    pixels = np.zeros((30, 30, 3), dtype=np.uint8)
+    with full_disk(20), pytest.raises(OSError, match=r"large|space"):
+        _thumbnails.write_thumbnails([pixels], ["0.jpg"], tmp_path / "thumbs")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_thumbnails_are_kept_for_the_next_time(tmp_path, has_links, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (400, 300), "red").save(tmp_path / "red.png")
+    if not has_links:
+
+        def refuse(*_):
+            raise OSError("another disk")
+
+        monkeypatch.setattr(_thumbnails.os, "link", refuse)
+    files = [tmp_path / "red.png"] * 2
+    _thumbnails.write_thumbnails(files, ["0.jpg", "1.jpg"], tmp_path / "a", tmp_path / "cache")
+    (kept,) = (tmp_path / "cache" / "thumbnails").iterdir()
+    monkeypatch.setattr(_thumbnails, "thumbnail", None)
+    _thumbnails.write_thumbnails(files, ["0.jpg", "1.jpg"], tmp_path / "b", tmp_path / "cache")
+    for folder in ("a", "b"):
+        assert names(tmp_path / folder) == ["0.jpg", "1.jpg"]
+        assert (tmp_path / folder / "1.jpg").read_bytes() == kept.read_bytes()

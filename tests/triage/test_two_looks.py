@@ -1,0 +1,79 @@
+"""The second look: what groups of the unknown add, and where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from triage_helpers import make_features
+
+from oslo_sklearn import AdaptiveOSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit
+from oslo_sklearn.triage import triage
+from oslo_sklearn.triage._two_looks import TwoLooks
+
+
+def make_neighbours(seed):
+    """Three known classes, and three unknown ones that each lie close to a known one."""
+    rng = np.random.default_rng(seed)
+    means = 3.2 * np.eye(6, 40)
+    means[3:] = 0.8 * means[3:] + 0.6 * means[:3]
+    support_y = np.repeat(["a", "b", "c"], 3)
+    support = means[:3].repeat(3, axis=0) + rng.normal(size=(9, 40))
+    pile = means.repeat(20, axis=0) + rng.normal(size=(120, 40))
+    return support, support_y, pile, np.repeat([*"abc", "unknown"], [20, 20, 20, 60])
+
+
+@pytest.mark.parametrize("name", ["grocery", "cub"])
+def test_two_looks_decide_better_than_one(real_features, name):
+    X, y, part = real_features(name)
+    X, y = X[part == "val"], y[part == "val"]
+    split = FewShotOpenSetSplit(6, 3, 17, 6, n_tasks=8, random_state=1)
+    right = []
+    for support, query in split.split(X, y):
+        truth = np.where(np.isin(y[query], y[support]), y[query], "unknown")
+        task = X[support], y[support], X[query]
+        once, twice = AdaptiveOSLO().fit(*task), TwoLooks(AdaptiveOSLO()).fit(*task)
+        both = [np.where(fit.outlierness_ > 0, "unknown", fit.labels_) for fit in (once, twice)]
+        right.append([(decisions == truth).mean() for decisions in both])
+    first, mean = np.mean(right, axis=0)
+    assert mean > first + 0.005
+
+
+@pytest.mark.parametrize("n_shot", [1, 3])
+def test_without_examples_or_groups_there_is_one_look(n_shot):
+    support, y, pile, truth = make_features(n_shot=n_shot)
+    rows = pile if n_shot == 1 else pile[np.isin(truth, y)]
+    looks = TwoLooks(AdaptiveOSLO()).fit(support, y, rows)
+    assert looks.second_ is None
+    once = AdaptiveOSLO().fit(support, y, rows)
+    np.testing.assert_array_equal(looks.labels_, once.labels_)
+    np.testing.assert_allclose(looks.outlierness_, once.outlierness_, rtol=1e-5)
+    np.testing.assert_allclose(looks.transduce(rows).proba, once.predict_proba(rows), atol=1e-6)
+
+
+def test_answers_are_probabilities_and_hold_for_single_rows():
+    support, y, pile, _ = make_neighbours(1)
+    looks = TwoLooks(AdaptiveOSLO()).fit(support, y, pile)
+    assert looks.second_ is not None
+    answer = looks.transduce(pile)
+    np.testing.assert_allclose(answer.proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(looks.classes_[answer.proba.argmax(axis=1)], answer.labels)
+    np.testing.assert_allclose(answer.outlierness, looks.outlierness_, atol=1e-3)
+    np.testing.assert_allclose(looks.score_samples(pile[5:6]), looks.outlierness_[5:6], atol=1e-3)
+
+
+def test_p_values_keep_their_promise_with_two_looks():
+    rejected = []
+    for seed in range(8):
+        support, y, pile, truth = make_neighbours(seed)
+        guard = ConformalOpenSetClassifier(TwoLooks(AdaptiveOSLO()), alpha=0.2, random_state=0)
+        guard.fit(support, y, pile)
+        rejected.append(guard.is_outlier_[truth != "unknown"].mean())
+    assert np.mean(rejected) < 0.2
+
+
+def test_options_of_the_first_look_count():
+    support, y, pile, _ = make_neighbours(0)
+    share = triage((support, y), pile, estimator=AdaptiveOSLO(contamination=0.25))
+    assert share.found_.is_outlier.sum() == 30
+    strict = triage((support, y), pile, estimator=AdaptiveOSLO(threshold=1.5)).found_
+    np.testing.assert_array_equal(strict.is_outlier, strict.outlierness > 1.5)
