@@ -38,7 +38,14 @@ from .adaptive import (
     AdaptiveSolution,
     label_trust,
 )
-from .adaptive_belief import belief, belief_weights, extra_prior, fringe_of_sums, share_floor
+from .adaptive_belief import (
+    belief,
+    belief_weights,
+    extra_prior,
+    fringe_of_sums,
+    share_floor,
+    strain,
+)
 from .adaptive_sums import Reading
 from .geometry import class_means, one_hot, safe_log
 from .smoother import moment_map
@@ -215,9 +222,10 @@ class SampleFit:
                 self._rows[None, :, :-1].transpose(1, 2),
                 class_means(self._support[None], self._labels[None], self._n_classes),
             ),
+            strain(means.mT[None], self._n_query),
             self._floor,
             self.shares[None],
-            (self.balances < 0).to(entropy.dtype),
+            self.balances,
         )
         return entropy, found[0]
 
