@@ -91,11 +91,7 @@ class FEAT(AttentionClassifier):
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
-    head_ : Head
-        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
-        changed. ``FEAT(head=trained.head_)`` keeps it in `clone`.
-    training_curve_ : ndarray of shape (n_checks, 4)
-        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+    @head
 
     Notes
     -----
@@ -114,16 +110,10 @@ class FEAT(AttentionClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import FEAT
-    >>> rng = np.random.default_rng(0)
-    >>> centers = 3 * rng.normal(size=(30, 16))
-    >>> y = np.repeat(np.arange(30), 20)
-    >>> X = centers[y] + rng.normal(size=(600, 16))
-    >>> base, support = y < 25, np.array([500, 520, 540])
+    @base_task
     >>> feat = FEAT().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> feat.fit(X[support], y[support]).predict(X[[501, 521, 541]])
-    array([25, 26, 27])
+    >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    array([35, 36, 37])
     """
 
     def __init__(

@@ -40,10 +40,7 @@ class RPL(FewShotOpenSetClassifier):
         Weight of the bound on open space, :math:`\lambda`.
     n_points : int, default=1
         Reciprocal points per class, M.
-    learning_rate : float, default=1e-3
-        Step size of Adam.
-    max_iter : int, default=100
-        Number of steps.
+    @adam
     random_state : int, RandomState instance or None, default=None
         Draws the start of the points.
     @parameters
