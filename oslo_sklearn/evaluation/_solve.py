@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
+from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
 from ..pipeline import last_step, transduce
@@ -207,12 +208,13 @@ def _solve_singly(estimator, pool, batches, left, n_jobs, decisions) -> Iterator
 def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
     """What a method is given of a task: no label of a query row."""
     classes = pool.labels[batch.classes[b]]
-    return pool.rows(batch.support[b]), classes[batch.labels[b]], pool.rows(batch.query[b])
+    support, query = (take_rows(pool.X, index[b]) for index in (batch.support, batch.query))
+    return support, classes[batch.labels[b]], query
 
 
 def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
-    n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
+    n_query = count_rows(query_X)
     try:
         result = transduce(estimator.fit(support_X, support_y), query_X)
         labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
