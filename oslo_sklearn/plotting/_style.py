@@ -52,6 +52,19 @@ def legend_above(ax, n_columns=3):
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
 
 
+def draw_histogram(ax, values, is_outlier, edges, **mark):
+    """Known and unknown rows by their values; the mark, name=value or None, is where they part."""
+    ax.hist(values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
+    unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
+    ax.hist(values[is_outlier], edges, label="outliers", **unknown)
+    for name, value in mark.items():
+        if value is not None:
+            ax.axvline(value, color="0.1", linestyle="--", label=name)
+    ax.set_ylabel("query rows")
+    tidy(ax)
+    legend_above(ax)
+
+
 class Display:
     """What all displays share. A display writes ``_draw(ax)``."""
 
