@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from ._devices import enough_threads
 from ._sklearn import safe_indexing
 from ._threshold import check_label_kind
+from .solvers.geometry import as_tensor
 
 _PIPELINE_HINT = (
     " If this is a pipeline, its transformers have not seen the query: use make_open_set_pipeline, "
@@ -111,25 +112,6 @@ def check_features(estimator, X, reset: bool) -> None:
         if X.shape[1] == estimator.n_features_in_:
             return
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-
-
-def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """Wrap an array without a copy; solvers never write to their inputs."""
-    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
-        array = np.ascontiguousarray(array)
-    if not array.flags.writeable:
-        # torch warns about read-only memory, which it has no type for.
-        array = np.asarray(_Writeable(array))
-    return torch.from_numpy(array)
-
-
-class _Writeable:
-    """An array's memory under an interface that claims to be writeable."""
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 def sort_labels(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

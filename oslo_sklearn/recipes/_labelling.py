@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._optional import require
 from ..evaluation import label_and_refit
 from ..tasks import FewShotOpenSetSplit
 from ._run import drop_small_classes
@@ -47,6 +46,8 @@ def labelling(
         all rows those accepted with the name of their class, new classes included) and
         ``decided`` (also those rejected whose class has no label).
     """
+    from .._optional import require
+
     pandas = require("pandas", "evaluation")
     if methods is not None and (not isinstance(methods, dict) or len(methods) != 1):
         raise ValueError("methods: labelling takes a dict with one estimator.")

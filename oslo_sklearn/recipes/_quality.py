@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .._optional import require
 from ..metrics import mean_imposture_factor, variance_ratio
 from ..preprocessing import CenterNormalize
 
@@ -35,6 +34,8 @@ def quality(feature_sets, *, split="novel"):
       features  n_classes  n_samples  mif   rho
     0      toy          4        100  0.0  2.26
     """
+    from .._optional import require
+
     pandas = require("pandas", "evaluation")
     rows = []
     for features in feature_sets:

@@ -9,7 +9,6 @@ from base64 import b64encode
 from pathlib import Path
 
 from .._files import write_whole
-from .._optional import require
 from ._tables import summary_frame
 from ._text import to_html, to_latex, to_markdown, to_rst
 
@@ -126,6 +125,8 @@ def to_svg(figure) -> bytes:
     -------
     svg : bytes
     """
+    from .._optional import require
+
     matplotlib = require("matplotlib", "plots")
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "oslo_sklearn"}):

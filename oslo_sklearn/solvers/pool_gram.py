@@ -17,7 +17,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from .geometry import center_rows, unit_rows
+from .geometry import as_tensor, center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
 _TILE = 384  # rows of the Gram matrix, made at once
@@ -32,14 +32,6 @@ class _Limit:
 
 
 _LIMIT = _Limit()
-
-
-def as_tensor(array: np.ndarray | Tensor) -> Tensor:
-    """A tensor that shares the array's memory, unless it is read-only."""
-    if isinstance(array, Tensor):
-        return array.detach()
-    # torch warns about read-only memory, which it has no type for.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 class TaskPool:
