@@ -19,9 +19,9 @@ INLIERS, OUTLIERS = "#0072B2", "#D55E00"
 METRIC_NAMES = {name: title_of(name, long=True) for name in METRICS}
 
 
-def styles(names, subject="OSLO") -> dict:
-    """Colour, marker, line and hatch of each name; the subject always has the first."""
-    names = sorted(names, key=lambda name: name != subject)
+def styles(names) -> dict:
+    """Colour, marker, line and hatch of each name; OSLO always has the first."""
+    names = sorted(names, key=lambda name: name != "OSLO")
     kinds = (islice(cycle(kind), len(names)) for kind in (COLOURS, MARKERS, LINES, HATCHES))
     looks = zip(*kinds, strict=True)
     return dict(zip(names, looks, strict=True))

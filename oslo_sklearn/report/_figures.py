@@ -67,8 +67,8 @@ def _new(width, height, **subplot):
     return figure.add_subplot(**subplot)
 
 
-def best_of_families(rows, metric="auroc"):
-    """The method of each family with the highest mean, in order of appearance.
+def best_of_families(rows):
+    """The method of each family with the highest mean AUROC, in order of appearance.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def best_of_families(rows, metric="auroc"):
     ...                                "auroc": [0.8, 0.6, 0.9]}))
     ['k-NN', 'OSLO']
     """
-    means = rows.groupby("method", sort=False)[metric].mean()
+    means = rows.groupby("method", sort=False)["auroc"].mean()
     best = {}
     for method, mean in means.items():
         family = family_of(method)
