@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 
-import torch
 import torch.nn.functional as F
 
 from .._docs import shared_docs
@@ -17,7 +16,6 @@ from ..solvers.attention import (
     start_attention,
 )
 from ..solvers.geometry import class_means
-from ..solvers.scores import msp_score
 from ._episodic import EpisodicClassifier
 
 
@@ -134,5 +132,4 @@ class FEAT(AttentionClassifier):
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
-        logits = self._logits(rows, state["adapted"])
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(self._logits(rows, state["adapted"]))

@@ -10,7 +10,6 @@ from .._docs import shared_docs
 from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
-from ..solvers.scores import msp_score
 
 
 @shared_docs
@@ -128,5 +127,4 @@ class RPL(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         distances = point_distances(rows, state["points"]).mean(-2).mT
-        logits = float(self.gamma) * distances
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(float(self.gamma) * distances)
