@@ -17,7 +17,7 @@ from .._devices import check_device, choose_device, common_dtype
 from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
-from ..pipeline import last_step, transduce
+from ..pipeline import last_step, transduce, transformers
 from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
@@ -128,8 +128,7 @@ def _transform_once(estimator, pool: LabelledPool):
     """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
     X = pool.X
     while isinstance(estimator, Pipeline):
-        *steps, last = (step for _, step in estimator.steps)
-        steps = [step for step in steps if step is not None and step != "passthrough"]
+        steps = transformers(estimator)
         if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
             return estimator, pool
         try:
@@ -137,7 +136,7 @@ def _transform_once(estimator, pool: LabelledPool):
                 X = clone(step).fit(X).transform(X)
         except Exception:  # each task will say so by itself
             return estimator, pool
-        estimator, pool = last, pool.with_rows(X)
+        estimator, pool = estimator.steps[-1][1], pool.with_rows(X)
     return estimator, pool
 
 
