@@ -38,7 +38,9 @@ dtype : {{"float32", "float64"}} or None, default=None
 _IGNORES_NEGATIVES = "This method ignores them."
 _USES_NEGATIVES = "This method uses them."
 
-_ATTRIBUTES = """\
+# By the line of a docstring that they take the place of.
+_TEXTS = {
+    "@attributes\n": """\
 classes_ : ndarray of shape (n_classes,)
     The known classes.
 n_features_in_ : int
@@ -58,37 +60,92 @@ center_ : ndarray of shape (n_features,) or None
     What was subtracted.
 threshold_ : float
     Score above which a row is an outlier.
-"""
-
-# Of the examples: two known classes, and a query with a third one.
-_TASK = """\
+""",
+    # Of detectors.
+    "@classifier\n": """\
+classifier : estimator or None, default=None
+    What ``predict`` and ``predict_proba`` ask: a classifier of this package or of scikit-learn
+    with ``predict_proba``. A clone is fitted on the support as it is after centring and
+    normalising. None: :class:`SimpleShot`.
+""",
+    "@class_means\n": """\
+prototypes_ : ndarray of shape (n_classes, n_features)
+    The class means, if the classifier is SimpleShot.
+""",
+    # Of methods that move something by gradient steps.
+    "@adam\n": """\
+learning_rate : float, default={learning_rate}
+    Step size of Adam.
+max_iter : int, default={max_iter}
+    Number of steps.
+""",
+    "@entropies\n": """\
+marginal_weight : float, default=1.0
+    Weight of the marginal entropy, :math:`\\lambda_m`.
+conditional_weight : float, default=0.1
+    Weight of the conditional entropy, :math:`\\lambda_c`.
+""",
+    # Of methods that are trained on base classes.
+    "@head\n": """\
+head_ : Head
+    The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
+    changed. ``{name}(head=trained.head_)`` keeps it in `clone`.
+training_curve_ : ndarray of shape (n_checks, 4)
+    Step, training loss, held-out loss and held-out accuracy at each check of the training.
+""",
+    # Examples: two known classes, and a query with a third one.
+    "@task\n": """\
 >>> import numpy as np
 >>> from oslo_sklearn import {name}
 >>> rng = np.random.default_rng(0)
 >>> directions = 6 * np.eye(3, 20)
 >>> support_X = directions[:2] + rng.normal(size=(2, 20))
 >>> query_X = directions.repeat(5, axis=0) + rng.normal(size=(15, 20))
-"""
+""",
+    # Many labelled rows, and a query whose first row is far from them.
+    "@far_row\n": """\
+>>> import numpy as np
+>>> from oslo_sklearn import {name}
+>>> rng = np.random.default_rng(0)
+>>> support_X, query_X = rng.normal(size=(20, 4)), rng.normal(size=(4, 4))
+>>> query_X[0] += 5
+""",
+    # Base classes to train on, and one row of each of three others.
+    "@base_task\n": """\
+>>> import numpy as np
+>>> from oslo_sklearn import {name}
+>>> rng = np.random.default_rng(0)
+>>> centers = 3 * rng.normal(size=(40, 16))
+>>> y = np.repeat(np.arange(40), 20)
+>>> X = centers[y] + rng.normal(size=(800, 16))
+>>> base, support = y < 35, np.array([700, 720, 740])
+""",
+}
 
 
 def shared_docs(cls):
-    """Fill in the docstring's lines ``@parameters``, ``@attributes`` and ``@task``."""
+    """Fill in the docstring's lines that name a text: ``@parameters``, ``@task`` and so on."""
     if cls.__doc__ is None:  # python -OO
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
+    doc = inspect.cleandoc(cls.__doc__).replace("@parameters\n", _parameters(cls, defaults))
+    for line, text in _TEXTS.items():
+        if line in doc:
+            doc = doc.replace(line, text.format(name=cls.__name__, **defaults))
+    cls.__doc__ = doc
+    return cls
+
+
+def _parameters(cls, defaults: dict) -> str:
     threshold = f'``"auto"``: {cls._decision.sentence} {Fixed.sentence}'
     threshold = textwrap.fill(threshold, 90, initial_indent="    ", subsequent_indent="    ")
-    parameters = _DECISION.format(
+    decision = _DECISION.format(
         threshold=threshold,
         contamination=Contamination.sentence,
         negatives=_USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES,
     )
-    if "center" in defaults:
-        auto = defaults["center"] == "auto"
-        choices = '{"auto", "task", "support"}' if auto else '{"task", "support"}'
-        center = _CENTER.format(choices=choices, auto=_AUTO_CENTER if auto else "", **defaults)
-        parameters = center + parameters
-    doc = inspect.cleandoc(cls.__doc__)
-    doc = doc.replace("@parameters\n", parameters).replace("@attributes\n", _ATTRIBUTES)
-    cls.__doc__ = doc.replace("@task\n", _TASK.format(name=cls.__name__))
-    return cls
+    if "center" not in defaults:
+        return decision
+    auto = defaults["center"] == "auto"
+    choices = '{"auto", "task", "support"}' if auto else '{"task", "support"}'
+    return _CENTER.format(choices=choices, auto=_AUTO_CENTER if auto else "", **defaults) + decision

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ._optional import require
 from ._validation import as_tensor
+from .solvers.scores import msp_score
 
 State = dict[str, Tensor | list | None]
 
@@ -43,9 +44,10 @@ class Answer:
     assignments: Tensor | None = None  # (B, n, K)
     inlierness: Tensor | None = None  # (B, n)
 
-    def check_finite(self) -> None:
-        """Raise FloatingPointError if a value is NaN or infinite."""
-        _check_finite(self)
+    @classmethod
+    def of_logits(cls, logits: Tensor) -> Answer:
+        """Probabilities ``(B, n, K)`` by a softmax; the score is minus the largest of them."""
+        return cls(torch.softmax(logits, -1), msp_score(logits))
 
     def settle_ties(self) -> Answer:
         """Make the label's probability the largest where rounding has made another one equal."""
@@ -75,12 +77,9 @@ class Solution:
     n_iter: Tensor | None = None  # (B,)
     converged: Tensor | None = None  # (B,)
 
-    def check_finite(self) -> None:
-        """Raise FloatingPointError if a value of an attribute is NaN or infinite."""
-        _check_finite(self)
 
-
-def _check_finite(result: Answer | Solution) -> None:
+def check_finite(result: Answer | Solution) -> None:
+    """Raise FloatingPointError if a value of a field is NaN or infinite."""
     for field in fields(result):
         values = getattr(result, field.name)
         if isinstance(values, Tensor) and values.is_floating_point():

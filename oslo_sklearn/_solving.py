@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._devices import check_device, choose_device, common_dtype, enough_threads
-from ._results import Answer, Solution, State, as_batch, join
+from ._results import Answer, Solution, State, as_batch, check_finite, join
 from ._validation import as_tensor, check_center
 from .solvers.geometry import Task, mean_row, prepare_rows
 from .solvers.pool_gram import TaskPool
@@ -85,8 +85,6 @@ class TaskSolver:
 
     # One task, or a batch of tasks of one shape.
 
-    # Solving and answering: NumPy outside, torch inside.
-
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
         """Solve one task of validated rows, wherever and in whatever type is best."""
         rows = [support] if query is None else [support, query]
@@ -96,9 +94,9 @@ class TaskSolver:
         labels = torch.from_numpy(codes).to(device)[None]
         with enough_threads(sum(tensor.numel() for tensor in rows)), _no_breakdown(self, rows):
             solution, answer = self._solve_batch(rows, labels, len(self.classes_))
-            solution.check_finite()
+            check_finite(solution)
             if answer is not None:
-                answer.settle_ties().check_finite()
+                check_finite(answer.settle_ties())
         return solution, answer
 
     @torch.inference_mode()
@@ -147,7 +145,7 @@ class TaskSolver:
                 for tile in tiles
             ]
             for answer in found:
-                answer.check_finite()
+                check_finite(answer)
         return found[0] if len(found) == 1 else join(found)
 
 

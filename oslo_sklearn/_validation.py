@@ -11,7 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ._devices import enough_threads
+from ._sklearn import safe_indexing
 from ._threshold import check_label_kind
+from .solvers.geometry import as_tensor
 
 _PIPELINE_HINT = (
     " If this is a pipeline, its transformers have not seen the query: use make_open_set_pipeline, "
@@ -112,25 +114,6 @@ def check_features(estimator, X, reset: bool) -> None:
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
-def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """Wrap an array without a copy; solvers never write to their inputs."""
-    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
-        array = np.ascontiguousarray(array)
-    if not array.flags.writeable:
-        # torch warns about read-only memory, which it has no type for.
-        array = np.asarray(_Writeable(array))
-    return torch.from_numpy(array)
-
-
-class _Writeable:
-    """An array's memory under an interface that claims to be writeable."""
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
 def sort_labels(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The sorted distinct labels, and each row's position among them."""
     try:
@@ -139,11 +122,15 @@ def sort_labels(y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{name} must hold sortable labels, none missing: {error}.") from error
 
 
-def encode_labels(y) -> tuple[np.ndarray, np.ndarray]:
-    """As `sort_labels`, of the labels of a pool of rows."""
+def encode_labels(y, X=None) -> tuple[np.ndarray, np.ndarray]:
+    """As `sort_labels`, of the labels of a pool of rows X, which may be of any container."""
     y = column_or_1d(y)
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.floor(y)).all()):
         raise ValueError("y must hold class labels; got continuous or non-finite values.")
+    if X is not None and count_rows(X) != len(y):
+        raise ValueError(
+            f"X and y must have the same number of rows; got {count_rows(X)} and {len(y)}."
+        )
     return sort_labels(y, "y")
 
 
@@ -219,6 +206,35 @@ def _is_missing(label) -> bool:
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(label, numbers.Real) and not np.isfinite(label)
+
+
+def count_rows(X) -> int:
+    """Of any container."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def take_rows(X, rows: np.ndarray):
+    """Some rows, in the container they come in."""
+    if isinstance(X, torch.Tensor):
+        return X[torch.from_numpy(rows).to(X.device)]
+    if isinstance(X, np.ndarray):
+        return X[rows]  # safe_indexing first asks what it is, five times as long
+    return safe_indexing(X, rows)
+
+
+def list_tasks(split, X, y) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The tasks of a splitter, or of an iterable of (support_idx, query_idx)."""
+    if hasattr(split, "split"):
+        split = split.split(X, y)
+    elif isinstance(split, str | bytes) or not hasattr(split, "__iter__"):
+        raise ValueError(
+            "split must be a FewShotOpenSetSplit, another splitter, or an iterable of "
+            f"(support_idx, query_idx) pairs; got {split!r}."
+        )
+    tasks = [(np.asarray(support), np.asarray(query)) for support, query in split]
+    if not tasks:
+        raise ValueError("split gives no tasks.")
+    return tasks
 
 
 def unpack_query(query_X):

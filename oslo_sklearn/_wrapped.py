@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._open_set import OpenSetClassifier
-from ._sklearn import safe_indexing
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step
 
@@ -102,17 +100,3 @@ def score_rows(estimator, X) -> np.ndarray:
     """Outlierness that a fitted estimator or pipeline gives to rows."""
     last, X = reach_last_step(estimator, X)
     return last.score_samples(X)
-
-
-def take_rows(X, rows: np.ndarray):
-    """Some rows, in the container they come in."""
-    if isinstance(X, torch.Tensor):
-        return X[torch.from_numpy(rows).to(X.device)]
-    if isinstance(X, np.ndarray):
-        return X[rows]  # safe_indexing first asks what it is, five times as long
-    return safe_indexing(X, rows)
-
-
-def count_rows(X) -> int:
-    """Of any container."""
-    return X.shape[0] if hasattr(X, "shape") else len(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from functools import partial
 
 import numpy as np
 import torch
@@ -205,6 +206,14 @@ class OSLO(FewShotOpenSetClassifier):
             converged=solved.converged,
         )
 
+    def _take_support(self, support, labels, center, n_classes):
+        """The only task's rows on the model, their labels, where prototypes start, the origin."""
+        support, labels = only_classes(self._prepare(support, center), labels)
+        origin = support.mean(1) if self.likelihood == "gaussian" else None
+        start = self._start(Task(support, labels, None, n_classes))
+        support = self._on_model(support, origin)[0]
+        return support, labels[0], None if start is None else start[0], origin
+
     def _solve_batch(self, rows, labels, n_classes):
         is_large = len(rows) == 2 and len(rows[0]) == 1 and rows[1].numel() >= _TILES_WORTHWHILE
         if is_large and self.likelihood == "cosine" and self.tol == 0:
@@ -215,16 +224,15 @@ class OSLO(FewShotOpenSetClassifier):
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
-        support, labels = only_classes(self._prepare(support, center), labels)
-        start = self._start(Task(support, labels, None, n_classes))
+        support, labels, start, _ = self._take_support(support, labels, center, n_classes)
         solved = solve_oslo_tiled(
             self._model(),
-            self._on_model(support, None)[0],
-            labels[0],
+            support,
+            labels,
             TiledRows(query[0], None if center is None else center[0]),
             n_classes,
             max_iter=self.max_iter,
-            start=None if start is None else start[0],
+            start=start,
             keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
         )
         answer = Answer(
@@ -283,33 +291,28 @@ class OSLO(FewShotOpenSetClassifier):
 
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
         """Solve one task of whose query only sums are at hand."""
-        n_classes = len(self.classes_)
-        center = blocks.center
-        support, labels = only_classes(self._prepare(support, center), labels)
-        origin = support.mean(1) if self.likelihood == "gaussian" else None
-        start = self._start(Task(support, labels, None, n_classes))
-        size = n_classes * (support.shape[-1] + 1) + 3
+        n_classes, center = len(self.classes_), blocks.center
+        support, labels, start, origin = self._take_support(support, labels, center, n_classes)
+        unpack = partial(StepSums.unpack, n_classes=n_classes)
+        size = StepSums.zeros(support.new_empty(n_classes, support.shape[1])).pack().size
 
         def state(path):
             return {"path": path[None], "origin": origin, "center": center}
 
         found = ascend(
             self._model(),
-            self._on_model(support, origin)[0],
-            labels[0],
+            support,
+            labels,
             n_classes,
-            lambda path: StepSums.unpack(
-                blocks.add_up(OSLO._sum_step, size, state(path)), n_classes
-            ),
+            lambda path: unpack(blocks.add_up(OSLO._sum_step, size, state(path))),
             max_iter=self.max_iter,
             tol=float(self.tol),
-            start=None if start is None else start[0],
+            start=start,
         )
         objective = found.objective.to(support.dtype)[None]
         if found.is_open:
-            objective = blocks.later(
-                _close, objective[0].numpy(), OSLO._sum_step, size, state(found.path)
-            )
+            close, values = partial(_close, unpack), objective[0].numpy()
+            objective = blocks.later(close, values, OSLO._sum_step, size, state(found.path))
         prototypes = found.path[None, -1]
         return Solution(
             state(found.path),
@@ -355,8 +358,8 @@ class OSLO(FewShotOpenSetClassifier):
         )
 
 
-def _close(sums, values):
+def _close(unpack, sums, values):
     """The objective after each step, the last of them with the query's fit."""
     values = values.copy()
-    values[-1] += sums[-3]
+    values[-1] += unpack(sums).fit.item()
     return values

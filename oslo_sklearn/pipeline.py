@@ -109,7 +109,7 @@ def transduce(estimator, X):
 def reach_last_step(estimator, X):
     """What a fitted pipeline ends in, and rows as they reach it."""
     while isinstance(estimator, Pipeline):
-        for _, step in _transformers(estimator):
+        for step in transformers(estimator):
             X = step.transform(X)
         estimator = estimator.steps[-1][1]
     return estimator, X
@@ -121,13 +121,14 @@ def fit_transformers(estimator, support_X, support_y, *others):
     Returns the last step, and the support and all other rows as they reach it.
     """
     while isinstance(estimator, Pipeline):
-        for _, step in _transformers(estimator):
+        for step in transformers(estimator):
             support_X = step.fit(support_X, support_y).transform(support_X)
             others = [step.transform(X) for X in others]
         estimator = estimator.steps[-1][1]
     return estimator, support_X, *others
 
 
-def _transformers(pipeline: Pipeline) -> list:
-    steps = pipeline.steps[:-1]
-    return [(name, step) for name, step in steps if step is not None and step != "passthrough"]
+def transformers(pipeline: Pipeline) -> list:
+    """All steps but the last, without those that do nothing."""
+    steps = (step for _, step in pipeline.steps[:-1])
+    return [step for step in steps if step is not None and step != "passthrough"]

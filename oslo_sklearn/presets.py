@@ -6,34 +6,8 @@ import numbers
 import re
 from typing import NamedTuple
 
+from . import baselines, detectors
 from .adaptive import AdaptiveOSLO
-from .baselines import (
-    BDCSPN,
-    EOL,
-    FEAT,
-    LRICI,
-    OSTIM,
-    PEELER,
-    PROSER,
-    PTMAP,
-    RPL,
-    TANE,
-    TIM,
-    BaselinePlusPlus,
-    LaplacianShot,
-    OpenMax,
-    SimpleShot,
-    SnatcherF,
-)
-from .detectors import (
-    COPODDetector,
-    HBOSDetector,
-    IForestDetector,
-    KNNDetector,
-    OCSVMDetector,
-    PCADetector,
-    StrongBaseline,
-)
 from .oslo import OSLO
 
 __all__ = ["paper_preset"]
@@ -52,40 +26,49 @@ class Setting(NamedTuple):
 SETTINGS = {
     "OSLO": Setting(OSLO, {"lambda_z": 0.1, "lambda_xi": 0.05, "max_iter": 2}, base_centred=False),
     # Detectors
-    "kNN": Setting(KNNDetector, {"n_neighbors": 1}, {"n_neighbors": 3}),
-    "StrongBaseline": Setting(StrongBaseline, {"n_neighbors": 1}, {"n_neighbors": 3}),
-    "IForest": Setting(IForestDetector, {"max_features": 0.5}, {"max_features": 0.75}),
-    "OCSVM": Setting(OCSVMDetector, {"kernel": "linear", "gamma": "auto"}, {"kernel": "poly"}),
-    "PCA": Setting(PCADetector, {"n_components": 2}, {"n_components": 1}),
-    "COPOD": Setting(COPODDetector, {"batch": True}),
-    "HBOS": Setting(HBOSDetector, {"n_bins": 5}, {"n_bins": 10}),
+    "kNN": Setting(detectors.KNNDetector, {"n_neighbors": 1}, {"n_neighbors": 3}),
+    "StrongBaseline": Setting(detectors.StrongBaseline, {"n_neighbors": 1}, {"n_neighbors": 3}),
+    "IForest": Setting(detectors.IForestDetector, {"max_features": 0.5}, {"max_features": 0.75}),
+    "OCSVM": Setting(
+        detectors.OCSVMDetector, {"kernel": "linear", "gamma": "auto"}, {"kernel": "poly"}
+    ),
+    "PCA": Setting(detectors.PCADetector, {"n_components": 2}, {"n_components": 1}),
+    "COPOD": Setting(detectors.COPODDetector, {"batch": True}),
+    "HBOS": Setting(detectors.HBOSDetector, {"n_bins": 5}, {"n_bins": 10}),
     # Inductive
-    "SimpleShot": Setting(SimpleShot, {"temperature": 1.0}),
+    "SimpleShot": Setting(baselines.SimpleShot, {"temperature": 1.0}),
     "Finetune": Setting(
-        BaselinePlusPlus,
+        baselines.BaselinePlusPlus,
         {"temperature": 1.0, "learning_rate": 1e-4, "max_iter": 200},
         {"temperature": 10.0, "max_iter": 100},
     ),
     # Trained on base classes: pass the head
-    "FEAT": Setting(FEAT, {"temperature": 1.0}, base_centred=False),
-    "SnaTCHer-F": Setting(SnatcherF, {}, base_centred=False),
-    "PEELER": Setting(PEELER, {}, base_centred=False),
-    "TANE-G": Setting(TANE, {}, base_centred=False),
+    "FEAT": Setting(baselines.FEAT, {"temperature": 1.0}, base_centred=False),
+    "SnaTCHer-F": Setting(baselines.SnatcherF, {}, base_centred=False),
+    "PEELER": Setting(baselines.PEELER, {}, base_centred=False),
+    "TANE-G": Setting(baselines.TANE, {}, base_centred=False),
     # Inductive open-set
-    "OpenMax": Setting(OpenMax, {"tail_size": None}),
-    "PROSER": Setting(PROSER, {"beta": 0.1, "max_iter": 50, "outlier_score": "dummy"}),
-    "RPL": Setting(RPL, {"gamma": 5.0, "open_weight": 0.1, "max_iter": 100}),
+    "OpenMax": Setting(baselines.OpenMax, {"tail_size": None}),
+    "PROSER": Setting(baselines.PROSER, {"beta": 0.1, "max_iter": 50, "outlier_score": "dummy"}),
+    "RPL": Setting(baselines.RPL, {"gamma": 5.0, "open_weight": 0.1, "max_iter": 100}),
     # Transductive
     "LaplacianShot": Setting(
-        LaplacianShot, {"lambda_laplacian": 0.7}, {"lambda_laplacian": 0.1}, base_centred=False
+        baselines.LaplacianShot,
+        {"lambda_laplacian": 0.7},
+        {"lambda_laplacian": 0.1},
+        base_centred=False,
     ),
-    "BD-CSPN": Setting(BDCSPN, {"temperature": 1.0}, base_centred=False),
-    "TIM-GD": Setting(TIM, {"learning_rate": 1e-4, "max_iter": 50}, base_centred=False),
-    "PT-MAP": Setting(PTMAP, {"reg": 10.0, "step_size": 0.2, "max_iter": 10}, base_centred=False),
-    "LR-ICI": Setting(LRICI, {"C": 20.0, "n_components": 50, "n_select": 5}, base_centred=False),
+    "BD-CSPN": Setting(baselines.BDCSPN, {"temperature": 1.0}, base_centred=False),
+    "TIM-GD": Setting(baselines.TIM, {"learning_rate": 1e-4, "max_iter": 50}, base_centred=False),
+    "PT-MAP": Setting(
+        baselines.PTMAP, {"reg": 10.0, "step_size": 0.2, "max_iter": 10}, base_centred=False
+    ),
+    "LR-ICI": Setting(
+        baselines.LRICI, {"C": 20.0, "n_components": 50, "n_select": 5}, base_centred=False
+    ),
     # Transductive open-set
-    "OSTIM": Setting(OSTIM, {"max_iter": 200}, {"max_iter": 50}, base_centred=False),
-    "EOL": Setting(EOL, {"outlier_share": 0.5, "marginal_scale": "shots"}),
+    "OSTIM": Setting(baselines.OSTIM, {"max_iter": 200}, {"max_iter": 50}, base_centred=False),
+    "EOL": Setting(baselines.EOL, {"outlier_share": 0.5, "marginal_scale": "shots"}),
     # Later than the study: the defaults
     "AdaptiveOSLO": Setting(AdaptiveOSLO, {}, base_centred=False),
 }

@@ -230,11 +230,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         self._check_params()
         if y is None:
             raise ValueError("y must be the class labels of the rows; got None.")
-        labels, codes = encode_labels(y)
-        if X is not None and _n_rows(X) != len(codes):
-            raise ValueError(
-                f"X and y must have the same number of rows; got {_n_rows(X)} and {len(codes)}."
-            )
+        labels, codes = encode_labels(y, X)
         sizes = np.bincount(codes, minlength=len(labels))
         self._check_sizes(labels, sizes)
         starts = np.cumsum(sizes) - sizes
@@ -384,10 +380,6 @@ def _apportion(shares, total, capacities):
     remainders = np.where(full, -1.0, quotas - np.floor(quotas))
     rank = np.argsort(np.argsort(-remainders, axis=1, kind="stable"), axis=1)
     return counts + (rank < total - counts.sum(axis=1, keepdims=True))
-
-
-def _n_rows(X):
-    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _is_number(value, kind):

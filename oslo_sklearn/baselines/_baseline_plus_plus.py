@@ -22,10 +22,7 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     ----------
     temperature : float, default=10.0
         The factor T of the cosines.
-    learning_rate : float, default=1e-4
-        Step size of Adam.
-    max_iter : int, default=100
-        Number of steps.
+    @adam
     @parameters
 
     Attributes

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numbers
 
-import torch
-
 from .._docs import shared_docs
 from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.geometry import unit_rows
-from ..solvers.scores import msp_score
 
 
 @shared_docs
@@ -87,5 +84,4 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         cosines = unit_rows(rows) @ unit_rows(state["prototypes"]).mT
-        logits = float(self.temperature) * cosines
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(float(self.temperature) * cosines)

@@ -54,10 +54,7 @@ class EOL(PrototypeDescentClassifier):
         over the classes. ``"shots"``: the mean number of support rows per class, as published.
     temperature : float, default=10.0
         T.
-    learning_rate : float, default=0.01
-        Step size of Adam.
-    max_iter : int, default=50
-        Number of steps.
+    @adam
     @parameters
 
     Attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 
-import torch
 import torch.nn.functional as F
 
 from .._docs import shared_docs
@@ -17,7 +16,6 @@ from ..solvers.attention import (
     start_attention,
 )
 from ..solvers.geometry import class_means
-from ..solvers.scores import msp_score
 from ._episodic import EpisodicClassifier
 
 
@@ -91,11 +89,7 @@ class FEAT(AttentionClassifier):
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
-    head_ : Head
-        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
-        changed. ``FEAT(head=trained.head_)`` keeps it in `clone`.
-    training_curve_ : ndarray of shape (n_checks, 4)
-        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+    @head
 
     Notes
     -----
@@ -114,16 +108,10 @@ class FEAT(AttentionClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import FEAT
-    >>> rng = np.random.default_rng(0)
-    >>> centers = 3 * rng.normal(size=(30, 16))
-    >>> y = np.repeat(np.arange(30), 20)
-    >>> X = centers[y] + rng.normal(size=(600, 16))
-    >>> base, support = y < 25, np.array([500, 520, 540])
+    @base_task
     >>> feat = FEAT().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> feat.fit(X[support], y[support]).predict(X[[501, 521, 541]])
-    array([25, 26, 27])
+    >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    array([35, 36, 37])
     """
 
     def __init__(
@@ -144,5 +132,4 @@ class FEAT(AttentionClassifier):
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
-        logits = self._logits(rows, state["adapted"])
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(self._logits(rows, state["adapted"]))

@@ -12,7 +12,6 @@ from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
 from ..solvers.pool_gram import one_blas_thread
-from ..solvers.scores import msp_score
 
 
 @shared_docs
@@ -110,5 +109,4 @@ class LRICI(FewShotOpenSetClassifier):
         )
 
     def _infer(self, state, rows) -> Answer:
-        logits = rows @ state["coef"] + state["intercept"][:, None]
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(rows @ state["coef"] + state["intercept"][:, None])

@@ -36,14 +36,8 @@ class OSTIM(PrototypeDescentClassifier):
     ----------
     temperature : float, default=10.0
         The factor T of the cosines.
-    learning_rate : float, default=1e-3
-        Step size of Adam.
-    max_iter : int, default=50
-        Number of steps.
-    marginal_weight : float, default=1.0
-        Weight of the marginal entropy, :math:`\lambda_m`.
-    conditional_weight : float, default=0.1
-        Weight of the conditional entropy, :math:`\lambda_c`.
+    @adam
+    @entropies
     @parameters
 
     Attributes

@@ -35,10 +35,7 @@ class PROSER(FewShotOpenSetClassifier):
         Weight of the second term. With a large weight the dummy always wins.
     n_dummies : int, default=1
         Number of dummies. Only the largest counts for a row.
-    learning_rate : float, default=1e-3
-        Step size of Adam.
-    max_iter : int, default=50
-        Number of steps.
+    @adam
     outlier_score : {"margin", "dummy"}, default="margin"
         The outlier score: the largest dummy's lead over the best class, or its output alone.
     random_state : int, RandomState instance or None, default=None

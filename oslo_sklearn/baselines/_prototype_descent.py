@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numbers
 
-import torch
-
 from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.prototype_descent import CosineHead, descend_prototypes, predict_logits
-from ..solvers.scores import msp_score
 
 
 class PrototypeDescentClassifier(FewShotOpenSetClassifier):
@@ -48,5 +45,4 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
         )
 
     def _infer(self, state, rows) -> Answer:
-        logits = predict_logits(self._head(), rows, state["prototypes"])
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(predict_logits(self._head(), rows, state["prototypes"]))

@@ -10,7 +10,6 @@ from .._docs import shared_docs
 from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
-from ..solvers.scores import msp_score
 
 
 @shared_docs
@@ -40,10 +39,7 @@ class RPL(FewShotOpenSetClassifier):
         Weight of the bound on open space, :math:`\lambda`.
     n_points : int, default=1
         Reciprocal points per class, M.
-    learning_rate : float, default=1e-3
-        Step size of Adam.
-    max_iter : int, default=100
-        Number of steps.
+    @adam
     random_state : int, RandomState instance or None, default=None
         Draws the start of the points.
     @parameters
@@ -131,5 +127,4 @@ class RPL(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         distances = point_distances(rows, state["points"]).mean(-2).mT
-        logits = float(self.gamma) * distances
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(float(self.gamma) * distances)

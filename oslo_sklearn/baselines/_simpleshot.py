@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numbers
 
-import torch
-
 from .._docs import shared_docs
 from .._sklearn import Interval
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, unit_rows
-from ..solvers.scores import msp_score
 
 
 @shared_docs
@@ -80,5 +77,4 @@ class SimpleShot(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         cosines = unit_rows(rows) @ unit_rows(state["prototypes"]).mT
-        logits = float(self.temperature) * cosines
-        return Answer(torch.softmax(logits, -1), msp_score(logits))
+        return Answer.of_logits(float(self.temperature) * cosines)

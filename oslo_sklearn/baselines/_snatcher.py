@@ -41,11 +41,7 @@ class SnatcherF(AttentionClassifier):
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
-    head_ : Head
-        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
-        changed. ``SnatcherF(head=trained.head_)`` keeps it in `clone`.
-    training_curve_ : ndarray of shape (n_checks, 4)
-        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+    @head
 
     Notes
     -----
@@ -58,16 +54,10 @@ class SnatcherF(AttentionClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import SnatcherF
-    >>> rng = np.random.default_rng(0)
-    >>> centers = 3 * rng.normal(size=(30, 16))
-    >>> y = np.repeat(np.arange(30), 20)
-    >>> X = centers[y] + rng.normal(size=(600, 16))
-    >>> base, support = y < 25, np.array([500, 520, 540])
+    @base_task
     >>> snatcher = SnatcherF()
     >>> _ = snatcher.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> inlier, outlier = snatcher.fit(X[support], y[support]).score_samples(X[[501, 561]])
+    >>> inlier, outlier = snatcher.fit(X[support], y[support]).score_samples(X[[701, 761]])
     >>> bool(inlier < outlier)
     True
     """

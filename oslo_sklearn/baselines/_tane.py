@@ -48,11 +48,7 @@ class TANE(EpisodicClassifier):
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
-    head_ : Head
-        The head in use: trained by :meth:`fit_base`, or given as a parameter. It cannot be
-        changed. ``TANE(head=trained.head_)`` keeps it in `clone`.
-    training_curve_ : ndarray of shape (n_checks, 4)
-        Step, training loss, held-out loss and held-out accuracy at each check of the training.
+    @head
 
     Notes
     -----
@@ -68,13 +64,7 @@ class TANE(EpisodicClassifier):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import TANE
-    >>> rng = np.random.default_rng(0)
-    >>> centers = 3 * rng.normal(size=(40, 16))
-    >>> y = np.repeat(np.arange(40), 20)
-    >>> X = centers[y] + rng.normal(size=(800, 16))
-    >>> base, support = y < 35, np.array([700, 720, 740])
+    @base_task
     >>> tane = TANE().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
     >>> tane.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])

@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._validation import check_labels
-from .._wrapped import count_rows, fit_whole, take_rows
+from .._validation import check_labels, count_rows, list_tasks, take_rows
+from .._wrapped import fit_whole
 from ..pipeline import last_step
 from ._calibration import Calibration
 
@@ -20,9 +20,7 @@ def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
         message = str(error).replace("support_X", "base_X").replace("support_y", "base_y")
         raise ValueError(message) from error
     labels = names[codes]
-    tasks = [_check_task(*task) for task in _draw(split, base_X, labels)]
-    if not tasks:
-        raise ValueError("split gives no tasks to calibrate on.")
+    tasks = list_tasks(split, base_X, labels)
     solved = Parallel(n_jobs=n_jobs)(
         delayed(_known_scores)(
             clone(estimator),
@@ -44,21 +42,6 @@ def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
         np.mean(n_way),
         np.sum(n_support) / np.sum(n_way),
     )
-
-
-def _draw(split, X, y):
-    if hasattr(split, "split"):
-        return split.split(X, y)
-    if isinstance(split, str | bytes) or not hasattr(split, "__iter__"):
-        raise ValueError(
-            "split must be a FewShotOpenSetSplit, another splitter, or an iterable of "
-            f"(support_idx, query_idx) pairs; got {split!r}."
-        )
-    return split
-
-
-def _check_task(support, query) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(support), np.asarray(query)
 
 
 def _known_scores(estimator, support_X, support_y, query_X, is_known) -> np.ndarray:

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threshold import check_outlier_label
-from .._validation import check_labels, check_rows
-from .._wrapped import INPUT_ATTRIBUTES, count_rows, fit_whole, make_estimator
+from .._validation import check_labels, check_rows, count_rows
+from .._wrapped import INPUT_ATTRIBUTES, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers, p_values_of
 from ._base_tasks import calibrate

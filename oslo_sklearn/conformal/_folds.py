@@ -16,8 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._devices import check_device, choose_device, common_dtype, enough_threads
 from .._results import QUERY_ATTRIBUTES
 from .._sklearn import safe_indexing
-from .._validation import as_tensor, check_rows
-from .._wrapped import count_rows, take_rows
+from .._validation import as_tensor, check_rows, count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..pipeline import fit_transformers
 
@@ -149,9 +148,9 @@ def _can_batch(fitted, parts, query_X) -> bool:
 
 def _solve_batch(fitted: FewShotOpenSetClassifier, parts, query_X) -> list[Fold]:
     kept, labels, held = zip(*parts, strict=True)
-    rows = [torch.stack(list(map(_as_tensor, part))) for part in (kept, held)]
+    rows = [torch.stack(list(map(as_tensor, part))) for part in (kept, held)]
     if query_X is not None:
-        query = _as_tensor(query_X)
+        query = as_tensor(query_X)
         rows[1] = torch.cat([rows[1], query.expand(len(held), *query.shape)], 1)
     n_classes = len(fitted.classes_)
     stays = isinstance(kept[0], torch.Tensor)
@@ -166,10 +165,6 @@ def _solve_batch(fitted: FewShotOpenSetClassifier, parts, query_X) -> list[Fold]
         _make_fold(_fitted_to(fitted, solution, fold), scores[fold], len(held[fold]))
         for fold in range(len(held))
     ]
-
-
-def _as_tensor(X) -> torch.Tensor:
-    return X if isinstance(X, torch.Tensor) else as_tensor(X)
 
 
 def _fitted_to(fitted: FewShotOpenSetClassifier, solution, task: int):

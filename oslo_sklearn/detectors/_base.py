@@ -9,27 +9,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from .._docs import shared_docs
 from .._results import State
 from .._sklearn import HasMethods
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines import SimpleShot
 from ..pipeline import last_step
 from ..solvers.geometry import Task
-
-_CLASSIFIER = """\
-classifier : estimator or None, default=None
-    What ``predict`` and ``predict_proba`` ask: a classifier of this package or of scikit-learn
-    with ``predict_proba``. A clone is fitted on the support as it is after centring and
-    normalising. None: :class:`SimpleShot`.
-"""
-
-
-def detector_docs(cls):
-    """Fill in the line ``@classifier`` of the docstring, and what all methods share."""
-    cls = shared_docs(cls)
-    cls.__doc__ = cls.__doc__ and cls.__doc__.replace("@classifier\n", _CLASSIFIER)
-    return cls
 
 
 class DetectorBase(FewShotOpenSetClassifier):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._base import DetectorBase, detector_docs
+from .._docs import shared_docs
+from ._base import DetectorBase
 
 # Below this, skewness is rounding.
 _NO_SKEW = 1e-5
@@ -55,7 +56,7 @@ def tail_scores(rows: Tensor, ordered: Tensor, skew: Tensor, *, with_row: bool) 
     return torch.maximum(skewed, (left + right) / 2).mT.contiguous().sum(-1)
 
 
-@detector_docs
+@shared_docs
 class COPODDetector(DetectorBase):
     r"""Copula-based outlier detection.
 
@@ -81,8 +82,7 @@ class COPODDetector(DetectorBase):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----

@@ -9,9 +9,10 @@ import torch
 from sklearn.base import clone
 from sklearn.svm import OneClassSVM
 
+from .._docs import shared_docs
 from .._sklearn import HasMethods
 from ..pipeline import last_step
-from ._base import ObjectDetector, detector_docs, map_tasks
+from ._base import ObjectDetector, map_tasks
 from ._pca import effective_rank
 
 
@@ -34,7 +35,7 @@ def scoring_method(detector) -> tuple[str, int]:
     )
 
 
-@detector_docs
+@shared_docs
 class OutlierDetector(ObjectDetector):
     r"""Any outlier detector of pyod or scikit-learn, beside a few-shot classifier.
 
@@ -57,8 +58,7 @@ class OutlierDetector(ObjectDetector):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----

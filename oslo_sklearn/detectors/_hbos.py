@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 
+from .._docs import shared_docs
 from .._sklearn import Interval
 from ..solvers.histograms import fit_histograms
-from ._base import ObjectDetector, as_array, detector_docs
+from ._base import ObjectDetector, as_array
 
 
-@detector_docs
+@shared_docs
 class HBOSDetector(ObjectDetector):
     r"""Histogram-based outlier score.
 
@@ -33,8 +34,7 @@ class HBOSDetector(ObjectDetector):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----
@@ -48,11 +48,7 @@ class HBOSDetector(ObjectDetector):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import HBOSDetector
-    >>> rng = np.random.default_rng(0)
-    >>> support_X, query_X = rng.normal(size=(20, 4)), rng.normal(size=(4, 4))
-    >>> query_X[0] += 5
+    @far_row
     >>> hbos = HBOSDetector(normalize=False).fit(support_X, [0, 1] * 10)
     >>> hbos.score_samples(query_X).argmax()
     np.int64(0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 
+from .._docs import shared_docs
 from .._sklearn import Interval
-from ._base import ObjectDetector, detector_docs
+from ._base import ObjectDetector
 from ._isolation import IsolationTrees
 
 
-@detector_docs
+@shared_docs
 class IForestDetector(ObjectDetector):
     r"""Isolation forest.
 
@@ -34,8 +35,7 @@ class IForestDetector(ObjectDetector):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----
@@ -49,11 +49,7 @@ class IForestDetector(ObjectDetector):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import IForestDetector
-    >>> rng = np.random.default_rng(0)
-    >>> support_X, query_X = rng.normal(size=(20, 4)), rng.normal(size=(4, 4))
-    >>> query_X[0] += 5
+    @far_row
     >>> forest = IForestDetector(normalize=False, random_state=0).fit(support_X, [0, 1] * 10)
     >>> forest.score_samples(query_X).argmax()
     np.int64(0)

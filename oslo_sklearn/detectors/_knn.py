@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 
+from .._docs import shared_docs
 from .._sklearn import Interval
 from ..solvers.neighbors import mean_neighbor_distance
-from ._base import DetectorBase, detector_docs
+from ._base import DetectorBase
 
 
-@detector_docs
+@shared_docs
 class KNNDetector(DetectorBase):
     r"""k-nearest-neighbours outlier detection.
 
@@ -29,8 +30,7 @@ class KNNDetector(DetectorBase):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----
@@ -44,16 +44,11 @@ class KNNDetector(DetectorBase):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import KNNDetector
-    >>> rng = np.random.default_rng(0)
-    >>> directions = 6 * np.eye(3, 20)
-    >>> support_X = directions[:2] + rng.normal(size=(2, 20))
-    >>> query_X = directions.repeat(3, axis=0) + rng.normal(size=(9, 20))
+    @task
     >>> knn = KNNDetector(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> knn.predict(query_X)
-    array(['cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'new', 'new', 'new'],
-          dtype='<U3')
+    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
+           'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
     _parameter_constraints = {

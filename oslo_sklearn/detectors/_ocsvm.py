@@ -6,15 +6,16 @@ import numbers
 
 import numpy as np
 
+from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import Interval, StrOptions
-from ._base import ObjectDetector, detector_docs
+from ._base import ObjectDetector
 
 # Kernels that are no inner product may keep the solver going for ever.
 _MOST_STEPS = 100_000
 
 
-@detector_docs
+@shared_docs
 class OCSVMDetector(ObjectDetector):
     r"""One-class support vector machine.
 
@@ -44,8 +45,7 @@ class OCSVMDetector(ObjectDetector):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----

@@ -7,9 +7,10 @@ import numbers
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import Interval
-from ._base import ObjectDetector, detector_docs
+from ._base import ObjectDetector
 
 # A component whose eigenvalue is below this share of the largest carries rounding only.
 _VANISHING = 1e-6
@@ -24,7 +25,7 @@ def effective_rank(support: np.ndarray) -> int:
     return int((values > _VANISHING * values[0]).sum())
 
 
-@detector_docs
+@shared_docs
 class PCADetector(ObjectDetector):
     r"""Principal component classifier.
 
@@ -46,8 +47,7 @@ class PCADetector(ObjectDetector):
     Attributes
     ----------
     @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The class means, if the classifier is SimpleShot.
+    @class_means
 
     Notes
     -----
@@ -63,11 +63,7 @@ class PCADetector(ObjectDetector):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import PCADetector
-    >>> rng = np.random.default_rng(0)
-    >>> support_X, query_X = rng.normal(size=(20, 4)), rng.normal(size=(4, 4))
-    >>> query_X[0] += 5
+    @far_row
     >>> pca = PCADetector(normalize=False).fit(support_X, [0, 1] * 10)
     >>> pca.score_samples(query_X).argmax()
     np.int64(0)

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from .._optional import require
 from .._progress import progress_bar
+from .._validation import list_tasks
 from .._wrapped import make_estimator
 from ..discovery import NovelClassDiscovery, suggest_rows
 from ..metrics import discovery_accuracy
@@ -55,7 +56,7 @@ def discover(estimators, X, y, split, *, n_jobs=None):
     """
     pandas = require("pandas", "evaluation")
     X, y = np.asarray(X), np.asarray(y)
-    tasks = list(split.split(X, y) if hasattr(split, "split") else split)
+    tasks = list_tasks(split, X, y)
     rows = Parallel(n_jobs)(
         delayed(_discover_one)(name, estimator, task, X, y, *index)
         for name, estimator in estimators.items()

@@ -14,9 +14,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._devices import check_device, choose_device, common_dtype
+from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
-from ..pipeline import last_step, transduce
+from ..pipeline import last_step, transduce, transformers
 from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
@@ -127,8 +128,7 @@ def _transform_once(estimator, pool: LabelledPool):
     """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
     X = pool.X
     while isinstance(estimator, Pipeline):
-        *steps, last = (step for _, step in estimator.steps)
-        steps = [step for step in steps if step is not None and step != "passthrough"]
+        steps = transformers(estimator)
         if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
             return estimator, pool
         try:
@@ -136,7 +136,7 @@ def _transform_once(estimator, pool: LabelledPool):
                 X = clone(step).fit(X).transform(X)
         except Exception:  # each task will say so by itself
             return estimator, pool
-        estimator, pool = last, pool.with_rows(X)
+        estimator, pool = estimator.steps[-1][1], pool.with_rows(X)
     return estimator, pool
 
 
@@ -207,12 +207,13 @@ def _solve_singly(estimator, pool, batches, left, n_jobs, decisions) -> Iterator
 def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
     """What a method is given of a task: no label of a query row."""
     classes = pool.labels[batch.classes[b]]
-    return pool.rows(batch.support[b]), classes[batch.labels[b]], pool.rows(batch.query[b])
+    support, query = (take_rows(pool.X, index[b]) for index in (batch.support, batch.query))
+    return support, classes[batch.labels[b]], query
 
 
 def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
-    n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
+    n_query = count_rows(query_X)
     try:
         result = transduce(estimator.fit(support_X, support_y), query_X)
         labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
-from .._sklearn import safe_indexing
-from .._validation import check_rows, encode_labels
+from .._validation import check_rows, encode_labels, list_tasks
 from ..solvers.pool_gram import TaskPool
 
 
@@ -35,13 +34,8 @@ class LabelledPool:
 
     def __init__(self, X, y):
         self.X = X
-        self.labels, self.codes = encode_labels(y)
+        self.labels, self.codes = encode_labels(y, X)
         self._indexed = None, None
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if n_rows != len(self.codes):
-            raise ValueError(
-                f"X and y must have the same number of rows; got {n_rows} and {len(self.codes)}."
-            )
 
     def with_rows(self, X) -> LabelledPool:
         """The same labels for other rows."""
@@ -58,12 +52,6 @@ class LabelledPool:
             rows = [np.concatenate(run, axis=1) for run in _stack_runs(tasks)]
             self._indexed = tasks, TaskPool(self.tensor, rows)
         return self._indexed[1]
-
-    def rows(self, index):
-        """Rows of X in its own container."""
-        if isinstance(self.X, torch.Tensor):
-            return self.X[torch.from_numpy(index)]
-        return safe_indexing(self.X, index)
 
     def known(self, tasks: TaskBatch) -> np.ndarray:
         """True class of each query row (B, n) as a position in its task's classes, -1: outlier."""
@@ -92,17 +80,7 @@ def draw_tasks(split, pool: LabelledPool) -> Sequence[tuple[np.ndarray, np.ndarr
     if hasattr(split, "sample"):
         drawn = split.sample(pool.labels[pool.codes])
         return DrawnTasks(drawn.support, drawn.query)
-    if hasattr(split, "split"):
-        split = split.split(pool.X, pool.labels[pool.codes])
-    elif isinstance(split, (str, bytes)) or not hasattr(split, "__iter__"):
-        raise ValueError(
-            "split must be a FewShotOpenSetSplit, another splitter, or an iterable of "
-            f"(support_idx, query_idx) pairs; got {split!r}."
-        )
-    tasks = [(np.asarray(support), np.asarray(query)) for support, query in split]
-    if not tasks:
-        raise ValueError("split gives no tasks.")
-    return tasks
+    return list_tasks(split, pool.X, pool.labels[pool.codes])
 
 
 def cut_tasks(tasks, pool: LabelledPool, size) -> list[TaskBatch]:

@@ -43,7 +43,7 @@ class Backbone:
             "precision": "mixed" if _mixed_precision(self.device) else "float32",
             "decoding": DECODING_VERSION,
         }
-        return content_digest(json.dumps(parts, sort_keys=True), size=64)
+        return fingerprint_of(parts)
 
     def to_pixels(self):
         """A picklable function from an RGB image to the model's uint8 input."""
@@ -53,18 +53,27 @@ class Backbone:
         """Pooled features of uint8 images (height, width, 3) of one size."""
         weights = self.weights if self.weights is None else os.fspath(self.weights)
         model = _load(self.model_name, weights, self.weights_id, self.device)
-        mean, std = (
-            torch.tensor(self.data_config[name], device=self.device).view(1, -1, 1, 1)
-            for name in ("mean", "std")
-        )
         with (
             torch.inference_mode(),
             torch.autocast(self.device.type, enabled=_mixed_precision(self.device)),
         ):
-            # Rows of interleaved RGB are channels-last already: the permutation copies nothing.
-            batch = torch.from_numpy(np.stack(pixels)).to(self.device).permute(0, 3, 1, 2)
-            batch = batch.float().div_(255).sub_(mean).div_(std)
+            batch = as_batch(pixels, self.data_config, self.device)
             return model(batch).float().cpu().numpy()
+
+
+def as_batch(pixels, data_config, device):
+    """The model's input, (n, 3, height, width), out of uint8 images (height, width, 3)."""
+    mean, std = (
+        torch.tensor(data_config[name], device=device).view(1, -1, 1, 1) for name in ("mean", "std")
+    )
+    # Rows of interleaved RGB are channels-last already: the permutation copies nothing.
+    batch = torch.from_numpy(np.stack(pixels)).to(device).permute(0, 3, 1, 2)
+    return batch.float().div_(255).sub_(mean).div_(std)
+
+
+def fingerprint_of(parts):
+    """Hash of a dict of what features depend on."""
+    return content_digest(json.dumps(parts, sort_keys=True), size=64)
 
 
 def pretrained_cfg(model_name):

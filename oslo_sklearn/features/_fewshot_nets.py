@@ -88,9 +88,9 @@ class _WideBlock(nn.Module):
         return self.conv2(F.relu(self.bn2(out))) + self.shortcut(x)
 
 
-def _wide_stage(in_planes, planes, stride, depth=4):
+def _wide_stage(in_planes, planes, stride):
     first = _WideBlock(in_planes, planes, stride)
-    return nn.Sequential(first, *(_WideBlock(planes, planes, 1) for _ in range(depth - 1)))
+    return nn.Sequential(first, *(_WideBlock(planes, planes, 1) for _ in range(3)))
 
 
 class WideResNet28x10(_PooledNet):

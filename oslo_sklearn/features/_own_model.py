@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property, partial
 
 import numpy as np
 import torch
 
-from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
-from oslo_sklearn.features._backbone import DECODING_VERSION, to_pixels
+from oslo_sklearn.features._backbone import (
+    DECODING_VERSION,
+    as_batch,
+    fingerprint_of,
+    to_pixels,
+)
 
 _BLANK = np.full((224, 224, 3), 127, dtype=np.uint8)
 
@@ -32,7 +35,7 @@ class _OwnModel:
             "preprocessing": self.data_config,
             "decoding": DECODING_VERSION,
         }
-        return content_digest(json.dumps(parts, sort_keys=True), size=64)
+        return fingerprint_of(parts)
 
     @property
     def n_features(self):
@@ -71,12 +74,7 @@ class ModuleBackbone(_OwnModel):
     def features(self, pixels):
         """Rows of a batch of uint8 images of one size."""
         tensors = [*self.model.parameters(), *self.model.buffers(), torch.empty(0)]
-        mean, std = (
-            torch.tensor(self.data_config[name], device=tensors[0].device).view(1, -1, 1, 1)
-            for name in ("mean", "std")
-        )
-        batch = torch.from_numpy(np.stack(pixels)).to(tensors[0].device).permute(0, 3, 1, 2)
-        batch = batch.float().div_(255).sub_(mean).div_(std)
+        batch = as_batch(pixels, self.data_config, tensors[0].device)
         was_training = self.model.training
         self.model.eval()
         try:

@@ -7,7 +7,7 @@ import numpy as np
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
 from ..pipeline import transduce
-from ._style import INLIERS, OUTLIERS, Display, legend_above, tidy
+from ._style import INLIERS, OUTLIERS, Display, draw_histogram, legend_above, tidy
 
 _ALPHAS = np.linspace(0.01, 0.5, 50)
 
@@ -77,15 +77,8 @@ class PValueHistogramDisplay(_PValueDisplay):
 
     def _draw(self, ax):
         p_values, is_outlier = self._tasks()
-        edges = np.linspace(0, 1, 21)
-        ax.hist(p_values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
-        unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
-        ax.hist(p_values[is_outlier], edges, label="outliers", **unknown)
-        if self.alpha is not None:
-            ax.axvline(self.alpha, color="0.1", linestyle="--", label="alpha")
-        ax.set(xlabel="p-value", ylabel="query rows", xlim=(0, 1))
-        tidy(ax)
-        legend_above(ax)
+        draw_histogram(ax, p_values, is_outlier, np.linspace(0, 1, 21), alpha=self.alpha)
+        ax.set(xlabel="p-value", xlim=(0, 1))
 
 
 class RealisedRateDisplay(_PValueDisplay):

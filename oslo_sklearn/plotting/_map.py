@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.manifold import TSNE
 
+from ..metrics.registry import positions_in
 from ..preprocessing import CenterNormalize
 from ._style import COLOURS, MARKERS, Display
 
@@ -99,7 +100,7 @@ class TaskMapDisplay(Display):
         places = tsne.fit_transform(rows)
         support, query, steps = np.split(places, np.cumsum([len(support_X), len(query_X)]))
         classes = last.classes_
-        codes = [_codes(classes, labels) for labels in (support_y, query_y)]
+        codes = [positions_in(classes, labels) for labels in (support_y, query_y)]
         display = cls(
             support,
             query,
@@ -156,8 +157,3 @@ class TaskMapDisplay(Display):
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-
-
-def _codes(classes, labels) -> np.ndarray:
-    matches = np.asarray(labels)[:, None] == classes
-    return np.where(matches.any(1), matches.argmax(1), -1)

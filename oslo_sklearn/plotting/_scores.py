@@ -12,7 +12,7 @@ from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
 from ..pipeline import transduce
-from ._style import INLIERS, OUTLIERS, Display, legend_above, styles, tidy
+from ._style import Display, draw_histogram, styles, tidy
 
 
 class ScoreHistogramDisplay(Display):
@@ -67,22 +67,8 @@ class ScoreHistogramDisplay(Display):
     def _draw(self, ax):
         scores, is_outlier = np.asarray(self.scores), np.asarray(self.is_outlier, dtype=bool)
         edges = np.histogram_bin_edges(scores, bins=min(30, max(5, len(scores) // 5)))
-        ax.hist(scores[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
-        ax.hist(
-            scores[is_outlier],
-            edges,
-            histtype="step",
-            color=OUTLIERS,
-            hatch="///",
-            linewidth=1.8,
-            label="outliers",
-        )
-        if self.threshold is not None:
-            ax.axvline(self.threshold, color="0.1", linestyle="--", label="threshold")
+        draw_histogram(ax, scores, is_outlier, edges, threshold=self.threshold)
         ax.set_xlabel("outlierness")
-        ax.set_ylabel("query rows")
-        tidy(ax)
-        legend_above(ax)
 
 
 class _CurveDisplay(Display):

@@ -19,9 +19,9 @@ INLIERS, OUTLIERS = "#0072B2", "#D55E00"
 METRIC_NAMES = {name: title_of(name, long=True) for name in METRICS}
 
 
-def styles(names, subject="OSLO") -> dict:
-    """Colour, marker, line and hatch of each name; the subject always has the first."""
-    names = sorted(names, key=lambda name: name != subject)
+def styles(names) -> dict:
+    """Colour, marker, line and hatch of each name; OSLO always has the first."""
+    names = sorted(names, key=lambda name: name != "OSLO")
     kinds = (islice(cycle(kind), len(names)) for kind in (COLOURS, MARKERS, LINES, HATCHES))
     looks = zip(*kinds, strict=True)
     return dict(zip(names, looks, strict=True))
@@ -50,6 +50,19 @@ def tidy(ax, grid="y"):
 def legend_above(ax, n_columns=3):
     """A legend over the axes."""
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
+
+
+def draw_histogram(ax, values, is_outlier, edges, **mark):
+    """Known and unknown rows by their values; the mark, name=value or None, is where they part."""
+    ax.hist(values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
+    unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
+    ax.hist(values[is_outlier], edges, label="outliers", **unknown)
+    for name, value in mark.items():
+        if value is not None:
+            ax.axvline(value, color="0.1", linestyle="--", label=name)
+    ax.set_ylabel("query rows")
+    tidy(ax)
+    legend_above(ax)
 
 
 class Display:

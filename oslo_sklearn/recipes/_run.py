@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._optional import require
 from .._progress import progress_bar
 from ..evaluation import evaluate
 from ..tasks import FewShotOpenSetSplit
@@ -25,25 +26,19 @@ def run_settings(
     methods=None,
     n_tasks=1000,
     random_state=0,
-    cache=None,
-    n_jobs=None,
     progress=True,
-    with_curves=False,
+    **options,
 ):
     """Evaluate methods in each setting; rows of all, the setting's columns first.
 
-    `settings` is a list of pairs: the columns' values, and arguments of the split. With curves,
-    files of them are beside the cached rows.
+    `settings` is a list of pairs: the columns' values, and arguments of the split. `options` are
+    those of `evaluate_settings`.
     """
     need = max(_need(**{"n_shot": 1, "n_query": 15, **split}) for _, split in settings)
     X, y = drop_small_classes(X, y, need)
+    common = {"n_tasks": n_tasks, "random_state": random_state}
     drawn = [
-        (
-            columns,
-            X,
-            y,
-            FewShotOpenSetSplit(**arguments, n_tasks=n_tasks, random_state=random_state),
-        )
+        (columns, X, y, FewShotOpenSetSplit(**arguments, **common))
         for columns, arguments in settings
     ]
     by_shot = {}
@@ -62,15 +57,7 @@ def run_settings(
             )
         return by_shot[n_shot]
 
-    return evaluate_settings(
-        recipe,
-        drawn,
-        methods_for,
-        cache=cache,
-        n_jobs=n_jobs,
-        progress=progress,
-        with_curves=with_curves,
-    )
+    return evaluate_settings(recipe, drawn, methods_for, progress=progress, **options)
 
 
 def evaluate_settings(
@@ -79,18 +66,17 @@ def evaluate_settings(
     methods_for,
     *,
     cache=None,
-    n_jobs=None,
     progress=True,
     with_curves=False,
+    n_jobs=None,
     metrics=None,
 ):
     """Rows of all settings, the setting's columns first.
 
     A setting is its columns' values, X, y and the split. ``methods_for(n_shot, stem)`` gives its
-    methods; what they keep is in files whose names begin with the stem.
+    methods; what they keep is in files whose names begin with the stem. With curves, files of
+    them are beside the cached rows.
     """
-    from .._optional import require
-
     pandas = require("pandas", "evaluation")
     if cache is not None:
         cache = Path(cache)
@@ -103,16 +89,9 @@ def evaluate_settings(
             files["cache"] = f"{stem}.csv"
         if cache is not None and with_curves:
             files["curves"] = curves_file(cache, recipe, columns)
-        rows = evaluate(
-            methods_for(split.n_shot, stem),
-            X,
-            y,
-            split,
-            n_jobs=n_jobs,
-            progress=progress,
-            metrics=metrics,
-            **files,
-        )
+        methods = methods_for(split.n_shot, stem)
+        options = {"n_jobs": n_jobs, "progress": progress, "metrics": metrics, **files}
+        rows = evaluate(methods, X, y, split, **options)
         for place, (name, value) in enumerate(columns.items()):
             rows.insert(place, name, value)
         frames.append(rows)

@@ -67,8 +67,8 @@ def _new(width, height, **subplot):
     return figure.add_subplot(**subplot)
 
 
-def best_of_families(rows, metric="auroc"):
-    """The method of each family with the highest mean, in order of appearance.
+def best_of_families(rows):
+    """The method of each family with the highest mean AUROC, in order of appearance.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def best_of_families(rows, metric="auroc"):
     ...                                "auroc": [0.8, 0.6, 0.9]}))
     ['k-NN', 'OSLO']
     """
-    means = rows.groupby("method", sort=False)[metric].mean()
+    means = rows.groupby("method", sort=False)["auroc"].mean()
     best = {}
     for method, mean in means.items():
         family = family_of(method)
@@ -128,35 +128,37 @@ def _sweeps(rows, x, prefix=""):
     return figures
 
 
+def _by_shots(rows, caption, draw):
+    """A figure for each number of shots, out of ``draw(part) -> display``."""
+    return {
+        f"{shots}shot": (caption.format(shots=shots), draw(part).figure_)
+        for shots, part in rows.groupby("shots", sort=False)
+    }
+
+
 def _labelling(rows):
-    figures = {}
-    for shots, part in rows.groupby("shots", sort=False):
-        display = plotting.SweepDisplay.from_results(
-            part, x="n_labels", metric="accuracy", xlabel="labels given", ax=_new(6.4, 3.8)
-        )
-        caption = f"Rows with the right name against labels given, {shots}-shot."
-        figures[f"{shots}shot"] = (caption, display.figure_)
-    return figures
+    def draw(part):
+        axes = {"x": "n_labels", "xlabel": "labels given", "ax": _new(6.4, 3.8)}
+        return plotting.SweepDisplay.from_results(part, metric="accuracy", **axes)
+
+    return _by_shots(rows, "Rows with the right name against labels given, {shots}-shot.", draw)
 
 
 def _backbones(rows):
-    figures = {}
-    for shots, part in rows.groupby("shots", sort=False):
+    def draw(part):
         n_bars = part["features"].nunique() * part["method"].nunique()
         ax = _new(min(3.4 + 0.3 * n_bars, 12), 3.6)
-        display = plotting.BackboneDisplay.from_results(part, ax=ax)
-        caption = f"AUROC on several features, {shots}-shot, with 95 % confidence intervals."
-        figures[f"{shots}shot"] = (caption, display.figure_)
-    return figures
+        return plotting.BackboneDisplay.from_results(part, ax=ax)
+
+    caption = "AUROC on several features, {shots}-shot, with 95 % confidence intervals."
+    return _by_shots(rows, caption, draw)
 
 
 def _ablation(rows):
-    figures = {}
-    for shots, part in rows.groupby("shots", sort=False):
-        display = plotting.AblationDisplay.from_results(part, ax=_new(6.6, 3.6))
-        caption = f"What inlierness and optimisation are worth, {shots}-shot."
-        figures[f"{shots}shot"] = (caption, display.figure_)
-    return figures
+    def draw(part):
+        return plotting.AblationDisplay.from_results(part, ax=_new(6.6, 3.6))
+
+    return _by_shots(rows, "What inlierness and optimisation are worth, {shots}-shot.", draw)
 
 
 def _curves(recipe, rows, cache):

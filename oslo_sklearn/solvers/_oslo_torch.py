@@ -13,8 +13,9 @@ from torch import Tensor
 
 from .geometry import noise_of, one_hot, plain_norms, unit_rows
 from .oslo import OSLOModel, step
+from .pool_gram import run_threads
 
-_CHUNK_FLOATS = {"cpu": 2**20}  # blocks of as many tasks as a cache holds; elsewhere more
+_CPU_FLOATS, _GPU_FLOATS = 2**20, 2**27  # blocks of as many tasks as a processor's cache holds
 
 
 class TaskAnswers(NamedTuple):
@@ -57,19 +58,27 @@ def empty_answers(problem: Problem, like: Tensor) -> TaskAnswers:
 
 
 def solve_batched(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAnswers, Tensor]:
+    n_tasks, n_rows = problem.rows.shape
     answers = empty_answers(problem, pool)
-    sound = []
-    n_rows = problem.rows.shape[1]
+    sound = pool.new_empty(n_tasks, dtype=torch.bool)
+    on_cpu = pool.device.type == "cpu"
     per_task = n_rows * max(pool.shape[1] if not is_gram else n_rows, problem.n_classes)
-    chunk = max(1, _CHUNK_FLOATS.get(pool.device.type, 2**27) // per_task)
-    for first in range(0, len(problem.rows), chunk):
+    chunk = max(1, (_CPU_FLOATS if on_cpu else _GPU_FLOATS) // per_task)
+
+    def solve(first: int) -> None:
         at = slice(first, first + chunk)
         part = problem._replace(rows=problem.rows[at], labels=problem.labels[at])
         block, lengths, is_sound = (_cosines if is_gram else _unit_rows)(part, pool)
         codes, scores, norms = _iterate(part, block, lengths, is_gram)
         answers.codes[:, :, at], answers.outlierness[:, :, at] = codes, scores
-        sound.append(is_sound & ((norms > floors(pool.dtype)[1]) | (not problem.cosine)))
-    return answers, torch.cat(sound) if sound else pool.new_empty(0, dtype=torch.bool)
+        sound[at] = is_sound & ((norms > floors(pool.dtype)[1]) | (not problem.cosine))
+
+    if on_cpu:
+        run_threads(solve, range(0, n_tasks, chunk))
+    else:
+        for first in range(0, n_tasks, chunk):
+            solve(first)
+    return answers, sound
 
 
 def _unit_rows(problem: Problem, pool: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,27 @@ class Task(NamedTuple):
     labels: Tensor
     query: Tensor | None
     n_classes: int
+
+
+def as_tensor(array: np.ndarray | Tensor) -> Tensor:
+    """Wrap an array without a copy; solvers never write to their inputs."""
+    if isinstance(array, Tensor):
+        return array.detach()
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+        array = np.ascontiguousarray(array)
+    if not array.flags.writeable:
+        # torch warns about read-only memory, which it has no type for.
+        array = np.asarray(_Writeable(array))
+    return torch.from_numpy(array)
+
+
+class _Writeable:
+    """An array's memory under an interface that claims to be writeable."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 def mean_row(parts: list[Tensor]) -> Tensor:

@@ -24,6 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+_N_PENALTIES, _SMALLEST = 100, 1e-3  # the last penalty as a share of the first
+_MOST_STEPS = 500
+
 
 class Regression(NamedTuple):
     """A fitted multinomial logistic regression."""
@@ -43,7 +46,6 @@ def fit_logistic(
     C: float,
     *,
     start: Regression | None = None,
-    tol: float = 1e-3,
     n_newton: int = 0,
 ) -> Regression:
     """Logistic regression with the penalty ``||coef||^2 / (2 C)`` and a free intercept.
@@ -86,7 +88,7 @@ def fit_logistic(
     theta = np.zeros((n_features + 1, n_classes))
     if start is not None:
         theta = np.vstack([start.coef, start.intercept]) / scale
-    options = {"gtol": tol / C, "ftol": 0.0, "maxiter": 1000, "maxcor": 20}
+    options = {"gtol": 1e-3 / C, "ftol": 0.0, "maxiter": 1000, "maxcor": 20}
     found = minimize(loss, theta.ravel(), jac=True, method="L-BFGS-B", options=options)
     theta = found.x.reshape(-1, n_classes)
     for _ in range(n_newton):
@@ -103,13 +105,12 @@ def conjugate_gradients(
     right: np.ndarray,
     *,
     tol: float = 1e-6,
-    max_iter: int = 500,
 ) -> np.ndarray:
     """Solve ``product(x) = right`` for a symmetric, positive semi-definite product."""
     x, residual = np.zeros_like(right), right
     direction, square = right, np.vdot(right, right)
     target = tol**2 * square
-    for _ in range(max_iter):
+    for _ in range(_MOST_STEPS):
         if square <= target:
             break
         image = product(direction)
@@ -128,14 +129,13 @@ def robust_fit(
     penalty: float,
     *,
     tol: float = 1e-4,
-    max_iter: int = 2000,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the row-wise Huber loss by accelerated gradient steps, restarted when they climb.
 
     Returns the coefficients and the length of each row's residual ``(n,)``.
     """
     ahead, momentum = coef, 1.0
-    for _ in range(max_iter):
+    for _ in range(4 * _MOST_STEPS):
         residual = targets - basis @ ahead
         length = np.sqrt(np.einsum("ij,ij->i", residual, residual))
         residual *= (penalty / np.maximum(length, penalty))[:, None]
@@ -159,8 +159,6 @@ def credible_rows(
     is_candidate: np.ndarray,
     *,
     n_select: int,
-    n_penalties: int = 100,
-    smallest: float = 1e-3,
 ) -> np.ndarray:
     """Candidates whose offset stays zero under the smallest penalties, ``n_select`` per class.
 
@@ -192,12 +190,12 @@ def credible_rows(
     residual = targets - basis @ coef
     largest = np.sqrt(np.einsum("ij,ij->i", residual, residual)).max()
     zeros = [is_candidate]
-    for penalty in largest * np.geomspace(1, smallest, n_penalties)[1:]:
+    for penalty in largest * np.geomspace(1, _SMALLEST, _N_PENALTIES)[1:]:
         if np.all(np.bincount(labels[zeros[-1]], minlength=n_classes) <= quota):
             break
         # Between two penalties the path is nearly straight.
         new, length = robust_fit(basis, targets, coef + slope, penalty)
-        coef, slope = new, smallest ** (1 / (n_penalties - 1)) * (new - coef)
+        coef, slope = new, _SMALLEST ** (1 / (_N_PENALTIES - 1)) * (new - coef)
         zeros.append(is_candidate & (length <= penalty))
 
     chosen = np.zeros_like(is_candidate)

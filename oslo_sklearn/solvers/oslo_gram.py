@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
+from .geometry import as_tensor
 from .oslo import OSLOModel
 from .pool_gram import (
     TaskPool,
-    as_tensor,
     ascending,
     compiles,
     index_tasks,
@@ -59,8 +59,7 @@ def solve_oslo_tasks(
     ----------
     model : OSLOModel
     X : ndarray or Tensor of shape (N, d), or TaskPool
-        The pool, finite. A read-only array is copied, a tensor never. A TaskPool keeps its Gram
-        matrix for further calls.
+        The pool, finite. A TaskPool keeps its Gram matrix for further calls.
     support_idx, query_idx : int array of shape (T, s) and (T, n)
         Rows of each task.
     labels : int array of shape (T, s)

@@ -17,7 +17,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from .geometry import center_rows, unit_rows
+from .geometry import as_tensor, center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
 _TILE = 384  # rows of the Gram matrix, made at once
@@ -32,14 +32,6 @@ class _Limit:
 
 
 _LIMIT = _Limit()
-
-
-def as_tensor(array: np.ndarray | Tensor) -> Tensor:
-    """A tensor that shares the array's memory, unless it is read-only."""
-    if isinstance(array, Tensor):
-        return array.detach()
-    # torch warns about read-only memory, which it has no type for.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 class TaskPool:
@@ -203,7 +195,7 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
         np.matmul(tile, rows[:first].T, out=products[first:last, :first])
 
     with one_blas_thread():
-        _run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
+        run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
     return products
 
 
@@ -235,12 +227,22 @@ def _loaded_libraries() -> ThreadpoolController:
 def share_out_tasks(solve_range, n_tasks: int) -> None:
     """Call ``solve_range(first, last)`` for parts of the tasks, on as many threads as torch has."""
     step = min(max(n_tasks // (8 * torch.get_num_threads()), 1), _MOST_PER_CALL)
-    _run_threads(lambda i: solve_range(i, min(i + step, n_tasks)), range(0, n_tasks, step))
+    run_threads(lambda i: solve_range(i, min(i + step, n_tasks)), range(0, n_tasks, step))
 
 
-def _run_threads(work, parts) -> None:
-    with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(parts)))) as threads:
-        list(threads.map(work, parts))
+def run_threads(work, parts) -> None:
+    """Call ``work`` on each part, on as many threads as torch has.
+
+    In each of them torch has one: threads of its own wait for each other after every operation,
+    which on a busy machine takes several times as long as the work.
+    """
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(max(1, min(n_threads, len(parts)))) as threads:
+            list(threads.map(work, parts))
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def compiles(module: str, pays: bool = True) -> bool:

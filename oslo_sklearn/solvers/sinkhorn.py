@@ -75,8 +75,6 @@ def solve_ptmap(
     reg: float,
     step_size: float,
     max_iter: int,
-    tol: float = 1e-6,
-    max_sweeps: int = 1000,
 ) -> PTMAPSolution:
     """Move prototypes towards the means under balanced transport plans.
 
@@ -90,7 +88,7 @@ def solve_ptmap(
 
     def transport() -> Plan:
         log_kernel = -reg * squared_distances(query, prototypes)
-        return sinkhorn(log_kernel, mass, tol=tol, max_sweeps=max_sweeps)
+        return sinkhorn(log_kernel, mass, tol=1e-6, max_sweeps=1000)
 
     for _ in range(max_iter):
         plan = transport().plan

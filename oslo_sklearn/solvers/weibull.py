@@ -8,11 +8,12 @@ from torch import Tensor
 from .geometry import class_means, euclidean_distances, one_hot
 
 _MAX_SHAPE = 1e3
+_N_STEPS = 20  # of Newton's method
 # Fewer distances than this do not show how they spread.
 _MIN_TAIL = 3
 
 
-def fit_weibull(x: Tensor, mask: Tensor, *, n_steps: int = 20) -> tuple[Tensor, Tensor]:
+def fit_weibull(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     r"""Shape and scale ``(...)`` of two-parameter Weibulls, by maximum likelihood.
 
     The shape :math:`c` is the root of
@@ -37,7 +38,7 @@ def fit_weibull(x: Tensor, mask: Tensor, *, n_steps: int = 20) -> tuple[Tensor, 
     limit = torch.tensor(_MAX_SHAPE, dtype=x.dtype, device=x.device).log()
     # The logarithm of a Weibull variable has the deviation pi / (c sqrt 6).
     log_shape = (1.2825498 / deviation.clamp_min(1e-6)).log().clamp_max(limit)
-    for _ in range(n_steps):
+    for _ in range(_N_STEPS):
         shape = log_shape.exp()
         tilted = torch.where(mask, shape[..., None] * log_x, -torch.inf)
         tilted = torch.where(mask, torch.softmax(tilted, -1), 0)
