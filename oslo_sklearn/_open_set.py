@@ -6,10 +6,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
+from ._array_api import ArrayAPIMixin, in_arrays_of_X
 from ._validation import unpack_query
 
 
-class OpenSetClassifier(ClassifierMixin, BaseEstimator):
+class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
     """A classifier with ``fit(support_X, support_y, query_X)``. Subclasses write ``_fit``."""
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
@@ -37,7 +38,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            self._fit(support_X, support_y, unpack_query(query_X))
+            with self._fitted_in_arrays_of(support_X) as bring:
+                self._fit(bring(support_X), bring(support_y), bring(unpack_query(query_X)))
         except BaseException:
             # A failed fit leaves a fitted estimator as it was.
             vars(self).clear()
@@ -62,6 +64,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
+    @in_arrays_of_X
     def predict_log_proba(self, X):
         """Logarithm of ``predict_proba(X)``.
 

@@ -10,6 +10,7 @@ import torch
 from sklearn.utils import Bunch
 from torch import Tensor
 
+from ._array_api import as_numpy
 from ._optional import require
 from ._validation import as_tensor
 
@@ -110,13 +111,14 @@ class Transduction(Bunch):
         ``p_value`` and ``group``. The index is that of the frame that was passed in.
         """
         pandas = require("pandas", "evaluation")
+        found = as_numpy(self)
         columns = {
-            "label": self.labels,
-            "probability": self.proba.max(axis=1),
-            "outlierness": self.outlierness,
-            "is_outlier": self.is_outlier,
+            "label": found.labels,
+            "probability": found.proba.max(axis=1),
+            "outlierness": found.outlierness,
+            "is_outlier": found.is_outlier,
         }
-        columns |= {name: self[name] for name in ("p_value", "group") if name in self}
+        columns |= {name: found[name] for name in ("p_value", "group") if name in found}
         return pandas.DataFrame(columns, index=self.get("index"))
 
 

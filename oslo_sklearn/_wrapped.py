@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ._array_api import as_numpy, in_arrays_of_X
 from ._open_set import OpenSetClassifier
 from ._sklearn import safe_indexing
 from .adaptive import AdaptiveOSLO
@@ -27,6 +29,7 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
             if not hasattr(self, name) and hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
 
+    @in_arrays_of_X
     def predict_proba(self, X):
         """Probability of each known class, given that the row belongs to one.
 
@@ -40,6 +43,7 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
         """
         return self._ask("predict_proba", X)
 
+    @in_arrays_of_X
     def score_samples(self, X):
         """Outlierness of each row: higher means more outlying.
 
@@ -58,6 +62,10 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
         check_is_fitted(self)
         last, rows = reach_last_step(self.estimator_, self._check_rows(X, "X"))
         return getattr(last, method)(rows)
+
+    def _bring(self, X):
+        # Without dispatch, other libraries' transformers take arrays in the CPU's memory.
+        return as_numpy(X) if isinstance(self.estimator, Pipeline) else super()._bring(X)
 
     def _check_rows(self, X, name):
         """Rows are for the estimator to judge."""

@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ._array_api import in_arrays_of_X
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
@@ -194,6 +195,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     # Answers.
 
     @or_by_adapter
+    @in_arrays_of_X
     def predict(self, X):
         """Label each row.
 
@@ -216,6 +218,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         return mark_outliers(labels, is_outlier, self.outlier_label)
 
     @or_by_adapter
+    @in_arrays_of_X
     def predict_proba(self, X):
         """Probability of each known class, given that the row belongs to one.
 
@@ -230,6 +233,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         return first(self._answer(X).proba)
 
     @or_by_adapter
+    @in_arrays_of_X
     def score_samples(self, X):
         """Outlierness of each row: higher means more outlying.
 
@@ -244,6 +248,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         return first(self._answer(X).outlierness)
 
     @or_by_adapter
+    @in_arrays_of_X
     def transduce(self, X):
         """Labels, probabilities, scores and decisions from one solve.
 

@@ -7,6 +7,8 @@ import os
 # Two workers share the machine: threads of their own would only wait for each other. Set before
 # NumPy and torch start theirs, and handed on to the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
+# SciPy reads it when it is loaded, and scikit-learn asks for it before dispatching.
+os.environ["SCIPY_ARRAY_API"] = "1"
 
 import hypothesis
 import numpy as np

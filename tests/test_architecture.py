@@ -28,7 +28,7 @@ LAYERS = (
         "_threshold",
         "_sklearn",
     },
-    {"exceptions"},
+    {"exceptions", "_array_api"},
     {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "_open_set", "metrics", "tasks"},

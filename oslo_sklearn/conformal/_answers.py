@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._array_api import as_numpy, in_arrays_of_X, place_of
 from .._threshold import check_outlier_label, mark_outliers
 from .._wrapped import WrappingClassifier, score_rows
 from ._folds import Fold, Task, solve_folds
@@ -26,7 +27,7 @@ class ConformalAnswers(WrappingClassifier):
         if not hasattr(self, "p_values_"):
             raise AttributeError("is_outlier_ needs a query: fit(support_X, support_y, query_X).")
         self._validate_params()  # which may have changed since fit
-        return self._reject(self.p_values_)
+        return place_of(self.p_values_).give(self._reject(as_numpy(self.p_values_)))
 
     def _rule(self) -> Rule:
         unit = "tasks of other classes" if hasattr(self, "calibration_") else "labelled rows"
@@ -35,8 +36,9 @@ class ConformalAnswers(WrappingClassifier):
 
     def _reject(self, p_values: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
-        return self._rule().reject(p_values, getattr(self, "p_values_", p_values))
+        return self._rule().reject(p_values, as_numpy(getattr(self, "p_values_", p_values)))
 
+    @in_arrays_of_X
     def p_values(self, X):
         """p-value of each row: small means unlikely to be of a known class.
 
@@ -66,6 +68,7 @@ class ConformalAnswers(WrappingClassifier):
     def _solve_folds(self, task: Task, query_X) -> list[Fold]:
         return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
+    @in_arrays_of_X
     def transduce(self, X):
         """Labels, probabilities, scores and decisions.
 
@@ -88,6 +91,7 @@ class ConformalAnswers(WrappingClassifier):
         found.is_outlier = self._reject(found.p_value)
         return found.with_index_of(X)
 
+    @in_arrays_of_X
     def predict(self, X):
         """Label each row.
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
+from .._array_api import without_dispatch
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threshold import check_outlier_label
 from .._validation import check_labels, check_rows
@@ -201,7 +202,9 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         """
         self._validate_params()
         estimator = make_estimator(self.estimator, self.random_state)
-        self._base_calibration = calibrate(estimator, base_X, base_y, split, self.n_jobs)
+        with without_dispatch():
+            base = self._bring(base_X), self._bring(base_y)
+            self._base_calibration = calibrate(estimator, *base, split, self.n_jobs)
         self.calibration_ = self._base_calibration
         return self
 

@@ -6,6 +6,7 @@ import numbers
 
 import numpy as np
 
+from .._array_api import in_arrays_of_X
 from .._collections import adapter_of
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._wrapped import INPUT_ATTRIBUTES, WrappingClassifier, fit_whole, make_estimator
@@ -175,6 +176,7 @@ class NovelClassDiscovery(WrappingClassifier):
             random_state=self.random_state,
         )
 
+    @in_arrays_of_X
     def transduce(self, X):
         """Labels, probabilities, scores and decisions.
 
@@ -200,6 +202,7 @@ class NovelClassDiscovery(WrappingClassifier):
                 found.group[found.is_outlier] = self._grouping.sort_rows(coordinates)
         return found.with_index_of(X)
 
+    @in_arrays_of_X
     def predict(self, X):
         """Label each row, as the estimator does.
 

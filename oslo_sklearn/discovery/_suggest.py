@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._array_api import without_dispatch
 from .._collections import adapter_of
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery
@@ -82,12 +83,13 @@ def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
     # One generator for all steps: the same seed, the same rows.
     random = check_random_state(random_state)
     last, rows = reach_last_step(fitted, query_X)
-    found = last.transduce(rows)
-    exemplars, coordinates = _find_exemplars(last, found, rows, random)
-    doubt = doubts(found)
-    chosen = list(exemplars[:n_rows])
-    if len(chosen) < n_rows:
-        _add_doubtful(chosen, coordinates, doubt, min(n_rows, len(doubt)), random)
+    with without_dispatch():
+        found = last.transduce(rows)
+        exemplars, coordinates = _find_exemplars(last, found, rows, random)
+        doubt = doubts(found)
+        chosen = list(exemplars[:n_rows])
+        if len(chosen) < n_rows:
+            _add_doubtful(chosen, coordinates, doubt, min(n_rows, len(doubt)), random)
     return np.array(chosen, dtype=np.intp)
 
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._array_api import as_numpy
 from .._devices import check_device, choose_device, common_dtype
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
@@ -214,7 +215,7 @@ def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
     n_query = query_X.shape[0] if hasattr(query_X, "shape") else len(query_X)
     try:
-        result = transduce(estimator.fit(support_X, support_y), query_X)
+        result = as_numpy(transduce(estimator.fit(support_X, support_y), query_X))
         labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
         marks, error = np.asarray(result.is_outlier) if decisions else labels, None
         if not labels.shape == scores.shape == marks.shape == (n_query,):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._array_api import as_numpy
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
 from ..pipeline import transduce
@@ -51,7 +52,7 @@ class _PValueDisplay(Display):
         -------
         display : object
         """
-        p_values = transduce(estimator, X).p_value
+        p_values = as_numpy(transduce(estimator, X).p_value)
         is_outlier = ~np.isin(y, estimator.classes_)
         return cls(p_values, is_outlier, getattr(estimator, "alpha", None)).plot(ax=ax)
 

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from .._array_api import as_numpy
 from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
@@ -60,7 +61,7 @@ class ScoreHistogramDisplay(Display):
         -------
         display : ScoreHistogramDisplay
         """
-        scores = transduce(estimator, X).outlierness
+        scores = as_numpy(transduce(estimator, X).outlierness)
         is_outlier = ~np.isin(y, estimator.classes_)
         return cls(scores, is_outlier, getattr(estimator, "threshold_", None)).plot(ax=ax)
 
@@ -123,7 +124,7 @@ class _CurveDisplay(Display):
         y, curves = np.asarray(y), {}
         points, area = CURVES[cls._name]
         for name, fitted in estimator.items():
-            result = transduce(fitted, X)
+            result = as_numpy(transduce(fitted, X))
             known, codes = (positions_in(fitted.classes_, each) for each in (y, result.labels))
             answers = TaskAnswers(known, codes, np.asarray(result.outlierness))
             of_one = TaskAnswers(known[None], codes[None], answers.scores[None])
