@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from sklearn import config_context, get_config
 
 from ._sklearn import convert_to_numpy
-
-Method = TypeVar("Method", bound=Callable[..., Any])
+from ._typing import Method
 
 # Of any type, strings too, and no answers about rows.
 _STAY = ("classes_", "feature_names_in_")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from typing import Any
 
 from ._decision import Contamination, Fixed
+from ._typing import Class
 
 _CENTER = """\
 center : {choices}, array-like of shape (n_features,) or None, default={center!r}
@@ -71,17 +73,18 @@ _TASK = """\
 """
 
 
-def shared_docs(cls):
+def shared_docs(cls: Class) -> Class:
     """Fill in the docstring's lines ``@parameters``, ``@attributes`` and ``@task``."""
     if cls.__doc__ is None:  # python -OO
         return cls
+    method: Any = cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
-    threshold = f'``"auto"``: {cls._decision.sentence} {Fixed.sentence}'
+    threshold = f'``"auto"``: {method._decision.sentence} {Fixed.sentence}'
     threshold = textwrap.fill(threshold, 90, initial_indent="    ", subsequent_indent="    ")
     parameters = _DECISION.format(
         threshold=threshold,
         contamination=Contamination.sentence,
-        negatives=_USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES,
+        negatives=_USES_NEGATIVES if method._uses_negatives else _IGNORES_NEGATIVES,
     )
     if "center" in defaults:
         auto = defaults["center"] == "auto"

@@ -7,15 +7,29 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from ._array_api import ArrayAPIMixin, in_arrays_of_X
+from ._typing import Array, Labels, RowsLike, Self
 from ._validation import unpack_query
 
 
 class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
     """A classifier with ``fit(support_X, support_y, query_X)``. Subclasses write ``_fit``."""
 
+    classes_: Array
+    n_features_in_: int
+    feature_names_in_: Array
+    n_iter_: int
+    # Of the query that was given to fit.
+    labels_: Array
+    outlierness_: Array
+
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
-    def fit(self, support_X, support_y=None, query_X=None):
+    def fit(
+        self,
+        support_X: RowsLike,
+        support_y: Labels | None = None,
+        query_X: RowsLike | tuple[RowsLike] | None = None,
+    ) -> Self:
         """Solve the task of a labelled support and an unlabelled query.
 
         Parameters
@@ -42,12 +56,17 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
                 self._fit(bring(support_X), bring(support_y), bring(unpack_query(query_X)))
         except BaseException:
             # A failed fit leaves a fitted estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
         return self
 
-    def fit_predict(self, support_X, support_y=None, query_X=None):
+    def fit_predict(
+        self,
+        support_X: RowsLike,
+        support_y: Labels | None = None,
+        query_X: RowsLike | tuple[RowsLike] | None = None,
+    ) -> Array:
         """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
 
         Parameters
@@ -65,7 +84,7 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     @in_arrays_of_X
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: RowsLike) -> Array:
         """Logarithm of ``predict_proba(X)``.
 
         Parameters

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.utils import Bunch
 from torch import Tensor
 
 from ._array_api import as_numpy
 from ._optional import require
+from ._typing import Array, DataFrame
 from ._validation import as_tensor
 
-State = dict[str, Tensor | list | None]
+if TYPE_CHECKING:
+    # scikit-learn has no types: with its Bunch as a base, any name would pass for a field.
+    Bunch = dict[str, Any]
+else:
+    from sklearn.utils import Bunch
+
+State = dict[str, Any]  # tensors, or lists with an object for each task
 
 # What a fit with a query adds to an estimator.
 QUERY_ATTRIBUTES = (
@@ -98,13 +105,20 @@ class Transduction(Bunch):
     also ``p_value`` and ``group``.
     """
 
-    def with_index_of(self, X):
+    labels: Array
+    proba: Array
+    outlierness: Array
+    is_outlier: Array
+    p_value: Array
+    group: Array
+
+    def with_index_of(self, X: Any) -> Transduction:
         """Keep the index of a pandas frame for `to_frame`."""
         if hasattr(X, "columns") and hasattr(X, "index"):
             self.index = X.index
         return self
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """The rows as a pandas DataFrame.
 
         Columns are ``label, probability, outlierness, is_outlier`` and, where there are such,

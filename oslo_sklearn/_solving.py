@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,14 @@ class TaskSolver:
 
     A method writes ``_solve`` and ``_infer``; the other hooks are for methods that can do more.
     """
+
+    # Parameters of the estimator, and what its fit has found.
+    center: Any
+    normalize: bool
+    device: Any
+    dtype: Any
+    classes_: np.ndarray
+    _state: Any
 
     # Whether the answer for a row depends on the query it came with.
     _transductive = False

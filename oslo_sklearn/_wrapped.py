@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._array_api import as_numpy, in_arrays_of_X
 from ._open_set import OpenSetClassifier
 from ._sklearn import safe_indexing
+from ._typing import Array, RowsLike
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step
 
@@ -30,7 +31,7 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
                 setattr(self, name, getattr(self.estimator_, name))
 
     @in_arrays_of_X
-    def predict_proba(self, X):
+    def predict_proba(self, X: RowsLike) -> Array:
         """Probability of each known class, given that the row belongs to one.
 
         Parameters
@@ -44,7 +45,7 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
         return self._ask("predict_proba", X)
 
     @in_arrays_of_X
-    def score_samples(self, X):
+    def score_samples(self, X: RowsLike) -> Array:
         """Outlierness of each row: higher means more outlying.
 
         Parameters

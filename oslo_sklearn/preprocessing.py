@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any, Literal
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._array_api import ArrayAPIMixin, as_numpy, in_arrays_of_X
 from ._collections import or_by_adapter
 from ._sklearn import Interval, StrOptions
+from ._typing import Array, RowsLike, Self, Vector
 from ._validation import as_tensor, check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
@@ -19,7 +21,7 @@ __all__ = ["CenterNormalize", "PowerTransform"]
 class _RowTransformer(ArrayAPIMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fit and transform rows as tensors; a transformer writes ``_learn`` and ``_map``."""
 
-    def fit(self, X, y=None):
+    def fit(self, X: RowsLike, y: Any = None) -> Self:
         """Learn from rows.
 
         Parameters
@@ -38,7 +40,7 @@ class _RowTransformer(ArrayAPIMixin, OneToOneFeatureMixin, TransformerMixin, Bas
 
     @or_by_adapter
     @in_arrays_of_X
-    def transform(self, X):
+    def transform(self, X: RowsLike) -> Array:
         """Transform rows.
 
         Parameters
@@ -104,7 +106,9 @@ class CenterNormalize(_RowTransformer):
         "normalize": ["boolean"],
     }
 
-    def __init__(self, center="mean", *, normalize=True):
+    def __init__(
+        self, center: Literal["mean"] | Vector | None = "mean", *, normalize: bool = True
+    ) -> None:
         self.center = center
         self.normalize = normalize
 
@@ -174,7 +178,7 @@ class PowerTransform(_RowTransformer):
         "normalize": ["boolean"],
     }
 
-    def __init__(self, power=0.5, *, offset=1e-6, normalize=True):
+    def __init__(self, power: float = 0.5, *, offset: float = 1e-6, normalize: bool = True) -> None:
         self.power = power
         self.offset = offset
         self.normalize = normalize

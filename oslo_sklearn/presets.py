@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numbers
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ._typing import Vector
 from .adaptive import AdaptiveOSLO
 from .baselines import (
     BDCSPN,
@@ -103,7 +104,7 @@ _BY_KEY = {
 }
 
 
-def paper_preset(name, n_shot, base_mean=None):
+def paper_preset(name: str, n_shot: int, base_mean: Vector | None = None) -> Any:
     """Create an estimator with the settings that the paper's table used.
 
     Parameters

@@ -18,6 +18,7 @@ ROOT = PACKAGE.parent
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
     {
+        "_typing",
         "_version",
         "_text",
         "_files",

@@ -6,7 +6,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import as_numpy, in_arrays_of_X, place_of
+from .._results import Transduction
 from .._threshold import check_outlier_label, mark_outliers
+from .._typing import Array, RowsLike
 from .._wrapped import WrappingClassifier, score_rows
 from ._folds import Fold, Task, solve_folds
 from .rules import Rule, cross_p_values
@@ -21,7 +23,7 @@ class ConformalAnswers(WrappingClassifier):
     """The part of `ConformalOpenSetClassifier` that comes after `fit`."""
 
     @property
-    def is_outlier_(self) -> np.ndarray:
+    def is_outlier_(self) -> Array:
         """Which rows of the query are rejected, by the current ``alpha`` and ``control``."""
         check_is_fitted(self)
         if not hasattr(self, "p_values_"):
@@ -39,7 +41,7 @@ class ConformalAnswers(WrappingClassifier):
         return self._rule().reject(p_values, as_numpy(getattr(self, "p_values_", p_values)))
 
     @in_arrays_of_X
-    def p_values(self, X):
+    def p_values(self, X: RowsLike) -> Array:
         """p-value of each row: small means unlikely to be of a known class.
 
         After a fit with a query, rows that were not in it are scored by the stored folds, whose
@@ -69,7 +71,7 @@ class ConformalAnswers(WrappingClassifier):
         return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
     @in_arrays_of_X
-    def transduce(self, X):
+    def transduce(self, X: RowsLike) -> Transduction:
         """Labels, probabilities, scores and decisions.
 
         Parameters
@@ -92,7 +94,7 @@ class ConformalAnswers(WrappingClassifier):
         return found.with_index_of(X)
 
     @in_arrays_of_X
-    def predict(self, X):
+    def predict(self, X: RowsLike) -> Array:
         """Label each row.
 
         Parameters

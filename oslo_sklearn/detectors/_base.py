@@ -12,6 +12,7 @@ from torch import Tensor
 from .._docs import shared_docs
 from .._results import State
 from .._sklearn import HasMethods
+from .._typing import Class
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines import SimpleShot
 from ..pipeline import last_step
@@ -25,7 +26,7 @@ classifier : estimator or None, default=None
 """
 
 
-def detector_docs(cls):
+def detector_docs(cls: Class) -> Class:
     """Fill in the line ``@classifier`` of the docstring, and what all methods share."""
     cls = shared_docs(cls)
     cls.__doc__ = cls.__doc__ and cls.__doc__.replace("@classifier\n", _CLASSIFIER)

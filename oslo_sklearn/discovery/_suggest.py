@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import without_dispatch
 from .._collections import adapter_of
+from .._typing import Array, Estimator, RandomState, RowsLike
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery
 from ._groups import group_rows, nearest
@@ -24,7 +25,9 @@ _STEEPNESS = 4.0  # of the chance to be unknown, in standard deviations of the s
 _WORTH_ASKING = 0.05  # of doubt, which lies between 0 and 1
 
 
-def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
+def suggest_rows(
+    fitted: Estimator, query_X: RowsLike, n_rows: int = 10, *, random_state: RandomState = None
+) -> Array:
     """Choose the rows of a query whose labels would help most.
 
     First comes one row of each group of unknown rows, beginning with the largest group. Then come
@@ -110,11 +113,11 @@ def _find_exemplars(last, found, rows, random) -> tuple[np.ndarray, np.ndarray]:
     coordinates = grouping.space.project(features)
     groups = np.flatnonzero(np.bincount(found.group + 1, minlength=1 + len(grouping))[1:])
     places = np.concatenate([grouping.centers, grouping.singles])
-    exemplars = []
+    found_rows = []
     for group in groups:
         rows = np.flatnonzero(found.group == group)
-        exemplars.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
-    return np.array(exemplars, dtype=np.intp), coordinates
+        found_rows.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
+    return np.array(found_rows, dtype=np.intp), coordinates
 
 
 def doubts(found) -> np.ndarray:

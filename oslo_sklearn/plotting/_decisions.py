@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from .._array_api import as_numpy
+from .._typing import Array, Axes, Labels, RowsLike, Self
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
 from ..pipeline import transduce
@@ -31,13 +35,15 @@ class _PValueDisplay(Display):
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, p_values, is_outlier, alpha=None):
+    def __init__(self, p_values: Labels, is_outlier: Labels, alpha: float | None = None) -> None:
         self.p_values = p_values
         self.is_outlier = is_outlier
         self.alpha = alpha
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the p-values that a fitted estimator gives to rows.
 
         Parameters
@@ -122,7 +128,7 @@ class RealisedRateDisplay(_PValueDisplay):
         tidy(ax, grid="both")
         legend_above(ax, n_columns=1)
 
-    def rates(self, alphas):
+    def rates(self, alphas: Sequence[float]) -> dict[str, Array]:
         """Rates that came true at each alpha.
 
         Parameters

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from .._array_api import as_numpy
+from .._typing import Axes, Estimators, Labels, PathLike, RowsLike, Self, Split, Vector
 from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
@@ -40,13 +42,15 @@ class ScoreHistogramDisplay(Display):
     'outlierness'
     """
 
-    def __init__(self, scores, is_outlier, threshold=None):
+    def __init__(self, scores: Vector, is_outlier: Labels, threshold: float | None = None) -> None:
         self.scores = scores
         self.is_outlier = is_outlier
         self.threshold = threshold
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the scores that a fitted estimator gives to rows.
 
         Parameters
@@ -100,11 +104,15 @@ class _CurveDisplay(Display):
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, curves):
+    _name: str  # in `CURVES`
+
+    def __init__(self, curves: dict[str, Any]) -> None:
         self.curves = curves
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Estimators, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the curve of a fitted estimator, or of several, on one query.
 
         Parameters
@@ -133,7 +141,16 @@ class _CurveDisplay(Display):
         return cls(curves).plot(ax=ax)
 
     @classmethod
-    def from_tasks(cls, estimators, X, y, split, *, n_jobs=None, ax=None):
+    def from_tasks(
+        cls,
+        estimators: Estimators,
+        X: RowsLike,
+        y: Labels,
+        split: Split,
+        *,
+        n_jobs: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw curves averaged over tasks, at equal abscissae.
 
         Parameters
@@ -155,7 +172,14 @@ class _CurveDisplay(Display):
             return cls.from_curves(path, ax=ax)
 
     @classmethod
-    def from_curves(cls, path, *, methods=None, n_tasks=None, ax=None):
+    def from_curves(
+        cls,
+        path: PathLike,
+        *,
+        methods: Sequence[str] | None = None,
+        n_tasks: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw the mean curves of a run of `evaluate`.
 
         Parameters

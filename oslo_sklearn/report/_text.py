@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
+
+from ._tables import ResultTable
 
 _TEX = {
     **{mark: rf"\{mark}" for mark in "&%_#${}"},
@@ -14,7 +17,7 @@ _TEX = {
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
 
-def to_markdown(tables):
+def to_markdown(tables: Sequence[ResultTable]) -> str:
     """Tables in Markdown, all that may be the best of a column in bold.
 
     Parameters
@@ -41,7 +44,7 @@ def to_markdown(tables):
     return "\n".join(parts)
 
 
-def to_latex(tables):
+def to_latex(tables: Sequence[ResultTable]) -> str:
     """Tables in LaTeX for the package booktabs, all that may be the best of a column in bold.
 
     Parameters
@@ -84,7 +87,7 @@ def to_latex(tables):
     return "\n".join(parts)
 
 
-def to_rst(tables):
+def to_rst(tables: Sequence[ResultTable]) -> str:
     """Tables in reStructuredText, all that may be the best of a column in bold.
 
     Parameters
@@ -109,7 +112,7 @@ def to_rst(tables):
     return "\n".join(parts)
 
 
-def to_html(tables):
+def to_html(tables: Sequence[ResultTable]) -> str:
     """Tables in HTML, all that may be the best of a column in bold.
 
     Parameters
