@@ -21,6 +21,7 @@ from oslo_sklearn.features._cache import FeatureCache, store_folder
 from oslo_sklearn.features._extraction import Extraction
 from oslo_sklearn.features._images import check_images
 from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
+from oslo_sklearn.features._weights import fail_without_network
 
 from .._typing import Array, PathLike, Self
 
@@ -174,6 +175,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         images = check_images(X)
+        if self.weights == "timm" and isinstance(self.model_name, str) and self.cache_dir is None:
+            fail_without_network(self.model_name)
         backbone = self._backbone()
         cache = None
         if self.cache_dir is not None:
