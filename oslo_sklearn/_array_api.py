@@ -59,7 +59,7 @@ def place_of(X: Any) -> Place:
 
 
 def as_numpy(X: Any) -> Any:
-    """An array of any library and device as NumPy's; a dict with such values; else what it is."""
+    """Convert an array of any library, or the values of a dict. Return all else unchanged."""
     if isinstance(X, dict):
         return type(X)(**{name: as_numpy(value) for name, value in X.items()})
     if isinstance(X, torch.Tensor):
@@ -73,7 +73,7 @@ def is_dispatching() -> bool:
 
 
 def without_dispatch() -> AbstractContextManager[None]:
-    """Inside, all is NumPy and tensors, whatever the caller has set."""
+    """Turn dispatch off. Inside the package, everything is NumPy or a tensor."""
     if is_dispatching():
         return cast("AbstractContextManager[None]", config_context(array_api_dispatch=False))
     return nullcontext()
@@ -110,7 +110,7 @@ class ArrayAPIMixin:
 
     @contextmanager
     def _fitted_in_arrays_of(self, X: Any) -> Iterator[Callable[[Any], Any]]:
-        """A function to bring in what is fitted on. With dispatch on, attributes go where X is."""
+        """Give a function that converts inputs of fit. Afterwards, move attributes to X's device."""
         if not is_dispatching():
             yield lambda given: given
             self._place = None

@@ -1,4 +1,4 @@
-"""What every classifier of the package has, be it a method or a wrapper around one."""
+"""What every classifier of the package has: methods, and wrappers around them."""
 
 from __future__ import annotations
 

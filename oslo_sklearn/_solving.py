@@ -97,7 +97,7 @@ class TaskSolver:
     # Solving and answering: NumPy outside, torch inside.
 
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
-        """Solve one task of validated rows, wherever and in whatever type is best."""
+        """Solve one task of validated rows, on the best device and in the best type."""
         rows = [support] if query is None else [support, query]
         device = choose_device(check_device(self.device), rows, len(self.classes_), stays)
         dtype = common_dtype(rows, self.dtype)
@@ -146,7 +146,7 @@ class TaskSolver:
 
     @torch.inference_mode()
     def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
-        """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
+        """Answer rows ``(n, d)`` in tiles, so that intermediate results stay small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):

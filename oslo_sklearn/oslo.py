@@ -284,7 +284,7 @@ class OSLO(FewShotOpenSetClassifier):
         return self._solves_as(OSLO)  # a subclass with another solver has other sums
 
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
-        """Solve one task of whose query only sums are at hand."""
+        """Solve one task from sums over its query, whose rows are not in memory."""
         n_classes = len(self.classes_)
         center = blocks.center
         support, labels = only_classes(self._prepare(support, center), labels)

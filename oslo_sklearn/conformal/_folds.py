@@ -44,7 +44,7 @@ class Fold(NamedTuple):
 
 
 def count_folds(codes: np.ndarray, cv: int, n_query: int | None) -> int:
-    """How many folds a query of so many rows needs; None: any number of rows.
+    """Number of folds for a query with this many rows; None: the number is not known yet.
 
     Beside one row of each class, a single row would be the second of its class, which tells it
     from them. A query with fewer rows than classes gets them one at a time.

@@ -43,7 +43,7 @@ def read_curves(
     Parameters
     ----------
     path : str or path
-        What was passed on as `curves`.
+        The path that was passed to `evaluate` as `curves`.
     methods : sequence of str, optional
         Some methods only, in this order.
     n_tasks : int, optional

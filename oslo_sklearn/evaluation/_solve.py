@@ -67,7 +67,7 @@ def is_batched(estimator) -> bool:
 
 
 def most_gathered(X: torch.Tensor, n_rows: int) -> int:
-    """Tasks of so many rows that may be gathered at once, for bounded memory."""
+    """How many tasks of this many rows are gathered at once, so that memory is bounded."""
     row_bytes = X.shape[1] * X.element_size()
     return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_GATHERED))
 

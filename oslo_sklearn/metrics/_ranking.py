@@ -115,7 +115,7 @@ def aupr_of(ranking):
 
 
 def precision_at(ranking, recall):
-    """Precision of each task where so many of its outliers are found."""
+    """Precision of each task at this recall."""
     at = ranking.strictest(recall)
     flagged = np.where(ranking.n_outliers > 0, ranking.flagged[at], 0)
     lack = "the query has no outliers"

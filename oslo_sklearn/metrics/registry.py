@@ -22,7 +22,7 @@ from ._validation import check_scores
 
 @dataclass
 class TaskAnswers:
-    """What a method says about the queries of tasks, beside the truth.
+    """What a method says about the queries of tasks, and their true classes.
 
     All arrays are of shape (n_tasks, n_query).
     """

@@ -1,4 +1,4 @@
-"""p-values: their histogram, and error rates that were promised against those that came true."""
+"""p-values: their histogram, and realised error rates against the promised ones."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PValueHistogramDisplay(_PValueDisplay):
 
 class RealisedRateDisplay(_PValueDisplay):
     __doc__ = (
-        """Error rates that came true against alpha, the rate that was promised.
+        """Realised error rates against alpha, the promised rate.
 
     A promise is kept where a line is at or below the diagonal: known rows rejected with
     ``control="fpr"``, known rows among the rejected with ``control="fdr"``, means over tasks.
@@ -129,7 +129,7 @@ class RealisedRateDisplay(_PValueDisplay):
         legend_above(ax, n_columns=1)
 
     def rates(self, alphas: Sequence[float]) -> dict[str, Array]:
-        """Rates that came true at each alpha.
+        """Realised rates at each alpha.
 
         Parameters
         ----------

@@ -244,7 +244,7 @@ class Triage:
         return None
 
     def _keep(self, found, rows, given) -> None:
-        """What was given counts, whatever the method says."""
+        """Labels that were given replace the method's."""
         is_unknown = given == self.outlier_label
         found.is_outlier[rows] = is_unknown
         found.labels = found.labels.astype(np.result_type(found.labels, given))
