@@ -110,7 +110,7 @@ class ArrayAPIMixin:
 
     @contextmanager
     def _fitted_in_arrays_of(self, X: Any) -> Iterator[Callable[[Any], Any]]:
-        """Give a function that converts inputs of fit. Afterwards, move attributes to X's device."""
+        """Give a function that converts inputs of fit. Then move attributes to X's device."""
         if not is_dispatching():
             yield lambda given: given
             self._place = None
