@@ -36,6 +36,12 @@ from oslo_sklearn import (
 from oslo_sklearn._array_api import as_numpy, place_of
 
 strict = pytest.importorskip("array_api_strict")
+try:
+    with config_context(array_api_dispatch=True):
+        pass
+except (ImportError, RuntimeError) as error:
+    pytest.skip(f"no array API dispatch: {error}", allow_module_level=True)
+
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WRAPPERS = [ConformalOpenSetClassifier(random_state=0), NovelClassDiscovery(random_state=0)]
 ESTIMATORS = [OSLO(), KNNDetector(), oslo_sklearn.LRICI(), *WRAPPERS]
