@@ -20,6 +20,8 @@ from helpers import DATA, make_task
 
 torch.set_num_threads(1)
 
+collect_ignore = ["typing"]  # for mypy, which test_types.py runs
+
 hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=60, database=None
 )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
-import torch
+from helpers import parametrize_with_sklearn_checks
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oslo_sklearn
 from oslo_sklearn import checks
@@ -49,33 +46,12 @@ def deferred_failures(estimator):
     return expected
 
 
-def runs_here(check) -> bool:
-    """Whether the library and the device are there that a check of array API support asks for."""
-    asked = {name: check.keywords.get(name) for name in ("array_namespace", "device_name")}
-    places = [value for value in check.keywords.values() if hasattr(value, "xp")]
-    libraries = {asked["array_namespace"], *(place.xp for place in places)} - {None}
-    devices = {asked["device_name"], *(place.device for place in places)}
-    is_there = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "xpu": hasattr(torch, "xpu") and torch.xpu.is_available(),
-    }
-    return all(map(find_spec, libraries)) and all(is_there.get(d, True) for d in devices)
-
-
-def parametrize_with_checks_that_run_here(estimators, expected):
-    mark = parametrize_with_checks(estimators, expected_failed_checks=expected)
-    names, cases = mark.args
-    cases = [case for case in cases if runs_here(getattr(case, "values", case)[1])]
-    return pytest.mark.parametrize(names, cases, **mark.kwargs)
-
-
-@parametrize_with_checks_that_run_here(ESTIMATORS, deferred_failures)
+@parametrize_with_sklearn_checks(ESTIMATORS, deferred_failures)
 def test_sklearn_checks_deferred(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks_that_run_here(
+@parametrize_with_sklearn_checks(
     [at_fit(estimator) for estimator in ESTIMATORS],
     lambda _: {"check_fit_score_takes_y": ARGUMENT_NAME},
 )
