@@ -84,5 +84,7 @@ assert_type([cls for _, cls in all_estimators()], list[type])
 assert 0 <= auroc(result.is_outlier, result.outlierness) <= 1
 assert_type(variance_ratio(X, y), float)
 assert_type(CenterNormalize().fit(X).transform(X), Array)
-assert_type(ScoreHistogramDisplay.from_estimator(adaptive, X, y), ScoreHistogramDisplay)
+query_y = np.repeat(["cat", "dog", "emu"], 5)
+display = ScoreHistogramDisplay.from_estimator(adaptive, query_X, query_y)
+assert_type(display, ScoreHistogramDisplay)
 assert_type(triage((support_X, support_y), query_X, alpha=None), Triage)
