@@ -100,7 +100,7 @@ def label_and_refit(
     cache: PathLike | None = None,
     progress: bool = False,
 ) -> DataFrame:
-    """What labels of some query rows are worth, by how the rows are chosen.
+    """Accuracy after labelling some query rows, for several ways to choose them.
 
     The labelled rows leave the query and join the support; labels of unknown classes are new
     classes. The share of right rows is over the whole query:

@@ -14,7 +14,7 @@ from ._style import COLOURS, MARKERS, Display
 
 
 class TaskMapDisplay(Display):
-    """A t-SNE map of a task: support, query, and the way that prototypes take.
+    """A t-SNE map of a task: support, query, and the path of the prototypes.
 
     Parameters
     ----------

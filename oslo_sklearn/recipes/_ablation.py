@@ -32,7 +32,7 @@ def ablation(
     methods: Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """OSLO before its optimisation, without inlierness in it, and whole.
+    """OSLO without optimisation, without inlierness, and complete.
 
     Parameters
     ----------

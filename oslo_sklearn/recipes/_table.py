@@ -72,7 +72,7 @@ def broad(
     methods: Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """The table with outliers out of all classes that a task does not know.
+    """The paper's table, with outliers drawn from all unknown classes.
 
     75 outliers come from all remaining classes, in place of 15 from each of 5.
 

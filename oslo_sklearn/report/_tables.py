@@ -24,15 +24,15 @@ class ResultTable(NamedTuple):
     columns : list of str
         Names of the columns.
     mean : ndarray
-        As shown: in percent, where that is the custom.
+        As shown, usually in percent.
     half_width : ndarray or None
-        None for numbers that have no spread.
+        None if the numbers have no interval.
     groups : list of str or None
         The group of each row; rows of one group are neighbours.
     lower_is_better : bool or list of bool
-        Which end of a column is its best: of all columns, or of each.
+        Whether lower values are better: for all columns, or for each.
     best_by_group : bool
-        Whether each group has a best of its own.
+        Whether the best values are marked in each group separately.
     """
 
     title: str
@@ -261,7 +261,7 @@ def summary_frame(
 ) -> DataFrame:
     """A tidy summary: one line per setting, method and metric.
 
-    Times are left out: they are the machine's, and differ from run to run.
+    Times are left out, because they differ from run to run.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
 
 def to_markdown(tables: Sequence[ResultTable]) -> str:
-    """Tables in Markdown, all that may be the best of a column in bold.
+    """Tables in Markdown, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def to_markdown(tables: Sequence[ResultTable]) -> str:
 
 
 def to_latex(tables: Sequence[ResultTable]) -> str:
-    """Tables in LaTeX for the package booktabs, all that may be the best of a column in bold.
+    """Tables in LaTeX for the package booktabs, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def to_latex(tables: Sequence[ResultTable]) -> str:
 
 
 def to_rst(tables: Sequence[ResultTable]) -> str:
-    """Tables in reStructuredText, all that may be the best of a column in bold.
+    """Tables in reStructuredText, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def to_rst(tables: Sequence[ResultTable]) -> str:
 
 
 def to_html(tables: Sequence[ResultTable]) -> str:
-    """Tables in HTML, all that may be the best of a column in bold.
+    """Tables in HTML, with the best values of each column in bold.
 
     Parameters
     ----------
