@@ -59,7 +59,7 @@ html_title = f"oslo_sklearn {release}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
-html_js_files = ["fit_formulas.js"]
+html_js_files = ["fit_width.js"]
 # Pages without siblings leave their room to the text.
 html_sidebars = {
     page: []

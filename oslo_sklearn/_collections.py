@@ -8,6 +8,9 @@ on what `FewShotOpenSetClassifier.fit` has validated, ``predict``, ``transduce``
 from __future__ import annotations
 
 from functools import wraps
+from typing import cast
+
+from ._typing import Method
 
 
 def adapter_of(X):
@@ -28,7 +31,7 @@ def in_memory(X):
     return X if adapter is None else adapter.read(X)
 
 
-def or_by_adapter(method):
+def or_by_adapter(method: Method) -> Method:
     """Let the adapter's method of this name answer if X is a collection."""
 
     @wraps(method)
@@ -36,7 +39,7 @@ def or_by_adapter(method):
         adapter = adapter_of(X)
         return method(self, X) if adapter is None else getattr(adapter(self), method.__name__)(X)
 
-    return answer
+    return cast("Method", answer)
 
 
 class OnCollections:

@@ -34,7 +34,7 @@ class DaskAdapter:
 
     @staticmethod
     def read(X):
-        """What is small, as whatever its blocks are: a frame keeps its names."""
+        """Read a small collection. A frame keeps the names of its columns."""
         return X.compute()
 
     def fit(self, support: torch.Tensor, codes: np.ndarray, query_X) -> None:

@@ -7,9 +7,8 @@ method names its automatic rule in the class attribute ``_decision``; ``threshol
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class Rule:
     sentence: ClassVar[str]
     needs_scores: ClassVar[bool] = True
     # Scores are differences of numbers at least this large, and rounded like them.
-    size: ClassVar[float] = 0.0
+    size: float = 0.0
 
     def threshold(self, scores) -> np.float64:
         """The score above which a row is an outlier; ``scores`` is a `Scores` or the like.
@@ -138,10 +137,10 @@ class Fixed(Rule):
         return np.float64(self.value)
 
 
-def choose_rule(automatic: Rule, threshold, contamination) -> Rule:
+def choose_rule(automatic: Rule, threshold: Any, contamination: float | None) -> Rule:
     """The rule that the parameters ask for."""
     if contamination is None:
-        return Fixed(threshold) if isinstance(threshold, numbers.Real) else automatic
+        return automatic if isinstance(threshold, str) else Fixed(threshold)
     if not isinstance(threshold, str):
         raise ValueError(
             f"threshold={threshold!r} and contamination={contamination!r} both set the decision: "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from typing import Any
 
 from ._decision import Contamination, Fixed
+from ._typing import Class
 
 _CENTER = """\
 center : {choices}, array-like of shape (n_features,) or None, default={center!r}
@@ -123,7 +125,7 @@ training_curve_ : ndarray of shape (n_checks, 4)
 }
 
 
-def shared_docs(cls):
+def shared_docs(cls: Class) -> Class:
     """Fill in the docstring's lines that name a text: ``@parameters``, ``@task`` and so on."""
     if cls.__doc__ is None:  # python -OO
         return cls
@@ -136,7 +138,7 @@ def shared_docs(cls):
     return cls
 
 
-def _parameters(cls, defaults: dict) -> str:
+def _parameters(cls: Any, defaults: dict[str, Any]) -> str:
     threshold = f'``"auto"``: {cls._decision.sentence} {Fixed.sentence}'
     threshold = textwrap.fill(threshold, 90, initial_indent="    ", subsequent_indent="    ")
     decision = _DECISION.format(

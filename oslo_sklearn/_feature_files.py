@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 import numpy as np
 
 from ._files import write_whole
+from ._typing import Array, Labels, PathLike, RowsLike
 
 _PICKLES = (".pkl", ".pickle", ".plk", ".pth", ".pt", ".joblib")
 # An array of more bytes must not be this many times what the file holds of it: a few megabytes of
@@ -44,7 +45,7 @@ class FeatureSet(NamedTuple):
     y: np.ndarray
     split: np.ndarray | None = None
 
-    def part(self, name=None):
+    def part(self, name: str | None = None) -> tuple[Array, Array]:
         """Rows and labels of a split.
 
         Parameters
@@ -65,14 +66,14 @@ class FeatureSet(NamedTuple):
         return self.X[rows], self.y[rows]
 
     @property
-    def base(self):
+    def base(self) -> tuple[Array, Array] | None:
         """``(X, y)`` of the base classes, or None where the file has none."""
         if self.split is None or not (self.split == "base").any():
             return None
         return self.part("base")
 
 
-def load_features(path):
+def load_features(path: PathLike) -> FeatureSet:
     """Read a feature file.
 
     ``.npz``
@@ -126,7 +127,7 @@ def is_feature_file(path) -> bool:
     return Path(path).suffix.lower() in (".npz", ".safetensors", *_PICKLES)
 
 
-def save_features(path, X, y, split=None):
+def save_features(path: PathLike, X: RowsLike, y: Labels, split: Labels | None = None) -> None:
     """Write a feature file that `load_features` reads.
 
     Parameters
@@ -138,7 +139,7 @@ def save_features(path, X, y, split=None):
     split : array-like of str of shape (n_samples,), optional
     """
     path = Path(path)
-    fields = {"X": np.asarray(X), "y": np.asarray(y)}
+    fields: dict[str, Any] = {"X": np.asarray(X), "y": np.asarray(y)}
     if split is not None:
         fields["split"] = np.asarray(split).astype(str)
     _check(path, fields)

@@ -11,7 +11,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows: writers of one file are not kept apart
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_whole(path, write) -> Path:

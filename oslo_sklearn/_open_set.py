@@ -1,4 +1,4 @@
-"""What every classifier of the package has, be it a method or a wrapper around one."""
+"""What every classifier of the package has: methods, and wrappers around them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
+from ._array_api import ArrayAPIMixin, in_arrays_of_X
+from ._typing import Array, Labels, RowsLike, Self
 from ._validation import unpack_query
 
 
-class OpenSetClassifier(ClassifierMixin, BaseEstimator):
+class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
     """A classifier with ``fit(support_X, support_y, query_X)``. Subclasses write ``_fit``."""
+
+    classes_: Array
+    n_features_in_: int
+    feature_names_in_: Array
+    n_iter_: int
+    # Of the query that was given to fit.
+    labels_: Array
+    outlierness_: Array
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
 
-    def fit(self, support_X, support_y=None, query_X=None):
+    def fit(
+        self,
+        support_X: RowsLike,
+        support_y: Labels | None = None,
+        query_X: RowsLike | tuple[RowsLike] | None = None,
+    ) -> Self:
         """Solve the task of a labelled support and an unlabelled query.
 
         Parameters
@@ -37,15 +52,21 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            self._fit(support_X, support_y, unpack_query(query_X))
+            with self._fitted_in_arrays_of(support_X) as bring:
+                self._fit(bring(support_X), bring(support_y), bring(unpack_query(query_X)))
         except BaseException:
             # A failed fit leaves a fitted estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
         return self
 
-    def fit_predict(self, support_X, support_y=None, query_X=None):
+    def fit_predict(
+        self,
+        support_X: RowsLike,
+        support_y: Labels | None = None,
+        query_X: RowsLike | tuple[RowsLike] | None = None,
+    ) -> Array:
         """Fit, and label the query: ``fit(support_X, support_y, query_X).predict(query_X)``.
 
         Parameters
@@ -62,7 +83,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
-    def predict_log_proba(self, X):
+    @in_arrays_of_X
+    def predict_log_proba(self, X: RowsLike) -> Array:
         """Logarithm of ``predict_proba(X)``.
 
         Parameters

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.utils import Bunch
 from torch import Tensor
 
+from ._array_api import as_numpy
 from ._optional import require
+from ._typing import Array, DataFrame
 from ._validation import as_tensor
 from .solvers.scores import msp_score
 
-State = dict[str, Tensor | list | None]
+if TYPE_CHECKING:
+    # scikit-learn has no types: with its Bunch as a base, any name would pass for a field.
+    Bunch = dict[str, Any]
+else:
+    from sklearn.utils import Bunch
+
+State = dict[str, Any]  # tensors, or lists with an object for each task
 
 # What a fit with a query adds to an estimator.
 QUERY_ATTRIBUTES = (
@@ -96,26 +104,34 @@ class Transduction(Bunch):
     also ``p_value`` and ``group``.
     """
 
-    def with_index_of(self, X):
+    labels: Array
+    proba: Array
+    outlierness: Array
+    is_outlier: Array
+    p_value: Array
+    group: Array
+
+    def with_index_of(self, X: Any) -> Transduction:
         """Keep the index of a pandas frame for `to_frame`."""
         if hasattr(X, "columns") and hasattr(X, "index"):
             self.index = X.index
         return self
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """The rows as a pandas DataFrame.
 
         Columns are ``label, probability, outlierness, is_outlier`` and, where there are such,
         ``p_value`` and ``group``. The index is that of the frame that was passed in.
         """
         pandas = require("pandas", "evaluation")
+        found = as_numpy(self)
         columns = {
-            "label": self.labels,
-            "probability": self.proba.max(axis=1),
-            "outlierness": self.outlierness,
-            "is_outlier": self.is_outlier,
+            "label": found.labels,
+            "probability": found.proba.max(axis=1),
+            "outlierness": found.outlierness,
+            "is_outlier": found.is_outlier,
         }
-        columns |= {name: self[name] for name in ("p_value", "group") if name in self}
+        columns |= {name: found[name] for name in ("p_value", "group") if name in found}
         return pandas.DataFrame(columns, index=self.get("index"))
 
 

@@ -2,6 +2,7 @@
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
@@ -14,6 +15,7 @@ __all__ = [
     "HasMethods",
     "Interval",
     "StrOptions",
+    "convert_to_numpy",
     "fit_context",
     "get_output_config",
     "safe_indexing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,14 @@ class TaskSolver:
 
     A method writes ``_solve`` and ``_infer``; the other hooks are for methods that can do more.
     """
+
+    # Parameters of the estimator, and what its fit has found.
+    center: Any
+    normalize: bool
+    device: Any
+    dtype: Any
+    classes_: np.ndarray
+    _state: Any
 
     # Whether the answer for a row depends on the query it came with.
     _transductive = False
@@ -86,7 +95,7 @@ class TaskSolver:
     # One task, or a batch of tasks of one shape.
 
     def _solve_one(self, support: Tensor, codes: np.ndarray, query: Tensor | None, stays: bool):
-        """Solve one task of validated rows, wherever and in whatever type is best."""
+        """Solve one task of validated rows, on the best device and in the best type."""
         rows = [support] if query is None else [support, query]
         device = choose_device(check_device(self.device), rows, len(self.classes_), stays)
         dtype = common_dtype(rows, self.dtype)
@@ -135,7 +144,7 @@ class TaskSolver:
 
     @torch.inference_mode()
     def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
-        """Answer rows ``(n, d)``, so many at a time that what comes between stays small."""
+        """Answer rows ``(n, d)`` in tiles, so that intermediate results stay small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 import torch
@@ -201,11 +202,11 @@ def _check_unusual_labels(y) -> np.ndarray:
     return y
 
 
-def _is_missing(label) -> bool:
+def _is_missing(label: Any) -> bool:
     # pandas.NA refuses to be compared, and pandas is not a dependency.
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(label, numbers.Real) and not np.isfinite(label)
+    return isinstance(label, numbers.Real) and not np.isfinite(float(label))
 
 
 def count_rows(X) -> int:

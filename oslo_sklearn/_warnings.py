@@ -25,7 +25,7 @@ def warn_of_a_single_row(estimator) -> None:
         f"{type(estimator).__name__} was fitted without query_X, so the rows of this call are the "
         "query of a task, and this call has one row. Pass the whole batch, or call "
         "fit(support_X, support_y, query_X) first.",
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

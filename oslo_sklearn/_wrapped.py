@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ._array_api import as_numpy, in_arrays_of_X
 from ._open_set import OpenSetClassifier
+from ._typing import Array, RowsLike
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step
 
@@ -25,7 +28,8 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
             if not hasattr(self, name) and hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
 
-    def predict_proba(self, X):
+    @in_arrays_of_X
+    def predict_proba(self, X: RowsLike) -> Array:
         """Probability of each known class, given that the row belongs to one.
 
         Parameters
@@ -38,7 +42,8 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
         """
         return self._ask("predict_proba", X)
 
-    def score_samples(self, X):
+    @in_arrays_of_X
+    def score_samples(self, X: RowsLike) -> Array:
         """Outlierness of each row: higher means more outlying.
 
         Parameters
@@ -56,6 +61,10 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
         check_is_fitted(self)
         last, rows = reach_last_step(self.estimator_, self._check_rows(X, "X"))
         return getattr(last, method)(rows)
+
+    def _bring(self, X):
+        # Without dispatch, other libraries' transformers take arrays in the CPU's memory.
+        return as_numpy(X) if isinstance(self.estimator, Pipeline) else super()._bring(X)
 
     def _check_rows(self, X, name):
         """Rows are for the estimator to judge."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import numbers
 from functools import partial
+from typing import Literal
 
 import torch
 
 from ._decision import Zero
 from ._docs import shared_docs
 from ._sklearn import Interval, StrOptions
+from ._typing import Center, Device, DType, Label, Threshold
 from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import (
@@ -168,22 +170,22 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        outlier_share="auto",
-        class_share="auto",
+        outlier_share: Literal["auto"] | float = "auto",
+        class_share: Literal["auto", "balanced", "free"] = "auto",
         *,
-        ridge=0.15,
-        temperature=0.2,
-        prior_weight=8.0,
-        support_weight=10.0,
-        max_iter=8,
-        center="auto",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        ridge: float = 0.15,
+        temperature: float = 0.2,
+        prior_weight: float = 8.0,
+        support_weight: float = 10.0,
+        max_iter: int = 8,
+        center: Center | Literal["auto"] = "auto",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.outlier_share = outlier_share
         self.class_share = class_share
         self.ridge = ridge
@@ -194,8 +196,13 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> AdaptiveModel:
-        weights = (self.ridge, self.temperature, self.prior_weight, self.support_weight)
-        return AdaptiveModel(*map(float, weights), _BALANCES[self.class_share])
+        return AdaptiveModel(
+            float(self.ridge),
+            float(self.temperature),
+            float(self.prior_weight),
+            float(self.support_weight),
+            _BALANCES[self.class_share],
+        )
 
     def _given_share(self) -> float | None:
         return None if isinstance(self.outlier_share, str) else float(self.outlier_share)
@@ -312,7 +319,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows)
-        found = answer_rows(*(state[name] for name in _ANSWERS_FROM), rows)
+        stored = {name: state[name] for name in _ANSWERS_FROM}
+        found = answer_rows(**stored, rows=rows)
         return Answer(
             torch.softmax(found.label_logits, -1),
             found.scores,

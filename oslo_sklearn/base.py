@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ._array_api import in_arrays_of_X
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
@@ -17,6 +19,7 @@ from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
+from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
 from .solvers.diagnosis import size_ratio
@@ -45,7 +48,14 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     _seed: int | None = None
     # The rule of ``threshold="auto"``, and the query's scores that rules look at.
     _decision: Rule = Otsu()
-    _scores = None
+    _scores: Any = None
+
+    prototypes_: Array
+    center_: Array | None
+    objective_: Array
+    converged_: bool
+    assignments_: Array
+    inlierness_: Array
 
     _parameter_constraints: dict = {
         "center": [StrOptions({"task", "support"}), "array-like", None],
@@ -57,7 +67,16 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         "dtype": "no_validation",
     }
 
-    def __init__(self, center, normalize, outlier_label, threshold, contamination, device, dtype):
+    def __init__(
+        self,
+        center: Center | Literal["auto"],
+        normalize: bool,
+        outlier_label: Label | None,
+        threshold: Threshold,
+        contamination: float | None,
+        device: Device,
+        dtype: DType,
+    ) -> None:
         self.center = center
         self.normalize = normalize
         self.outlier_label = outlier_label
@@ -74,7 +93,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         if not self._uses_negatives:
             support, codes = only_classes(support, codes)
         for name in QUERY_ATTRIBUTES:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._state = self._support = self._seed = self._scores = None
         self.n_iter_ = max(1, getattr(self, "max_iter", 1))
 
@@ -175,7 +194,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         return self.classes_.take(first(codes))
 
     @property
-    def threshold_(self) -> np.float64:
+    def threshold_(self) -> float:
         """Score above which a row is an outlier, from the query's scores and the parameters."""
         check_is_fitted(self)
         rule = self._rule()
@@ -193,8 +212,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
 
     # Answers.
 
+    @overload
+    def predict(self, X: Lazy) -> Any: ...
+    @overload
+    def predict(self, X: RowsLike) -> Array: ...
     @or_by_adapter
-    def predict(self, X):
+    @in_arrays_of_X
+    def predict(self, X: Any) -> Any:
         """Label each row.
 
         Parameters
@@ -215,8 +239,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         is_outlier = self._is_outlier(first(answer.outlierness))
         return mark_outliers(labels, is_outlier, self.outlier_label)
 
+    @overload
+    def predict_proba(self, X: Lazy) -> Any: ...
+    @overload
+    def predict_proba(self, X: RowsLike) -> Array: ...
     @or_by_adapter
-    def predict_proba(self, X):
+    @in_arrays_of_X
+    def predict_proba(self, X: Any) -> Any:
         """Probability of each known class, given that the row belongs to one.
 
         Parameters
@@ -229,8 +258,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         """
         return first(self._answer(X).proba)
 
+    @overload
+    def score_samples(self, X: Lazy) -> Any: ...
+    @overload
+    def score_samples(self, X: RowsLike) -> Array: ...
     @or_by_adapter
-    def score_samples(self, X):
+    @in_arrays_of_X
+    def score_samples(self, X: Any) -> Any:
         """Outlierness of each row: higher means more outlying.
 
         Parameters
@@ -243,8 +277,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         """
         return first(self._answer(X).outlierness)
 
+    @overload
+    def transduce(self, X: Lazy) -> Any: ...
+    @overload
+    def transduce(self, X: RowsLike) -> Transduction: ...
     @or_by_adapter
-    def transduce(self, X):
+    @in_arrays_of_X
+    def transduce(self, X: Any) -> Any:
         """Labels, probabilities, scores and decisions from one solve.
 
         Parameters

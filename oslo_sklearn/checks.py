@@ -17,6 +17,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from ._typing import Estimator
+
 _SMALL = 1e-4  # in units of log p: float32 products differ in their last bits with the batch
 
 
@@ -238,7 +240,7 @@ CHECKS = (
 )
 
 
-def check_open_set_estimator(estimator):
+def check_open_set_estimator(estimator: Estimator) -> None:
     """Check that an estimator keeps the contract of this package.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
 from ._sklearn import Interval, StrOptions
+from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
@@ -131,21 +133,21 @@ class OSLO(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        lambda_z=0.1,
-        lambda_xi=0.05,
+        lambda_z: float = 0.1,
+        lambda_xi: float = 0.05,
         *,
-        max_iter=2,
-        tol=0.0,
-        likelihood="cosine",
-        inlierness=True,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 2,
+        tol: float = 0.0,
+        likelihood: Literal["cosine", "gaussian"] = "cosine",
+        inlierness: bool = True,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.lambda_z = lambda_z
         self.lambda_xi = lambda_xi
         self.max_iter = max_iter
@@ -290,7 +292,7 @@ class OSLO(FewShotOpenSetClassifier):
         return self._solves_as(OSLO)  # a subclass with another solver has other sums
 
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
-        """Solve one task of whose query only sums are at hand."""
+        """Solve one task from sums over its query, whose rows are not in memory."""
         n_classes, center = len(self.classes_), blocks.center
         support, labels, start, origin = self._take_support(support, labels, center, n_classes)
         unpack = partial(StepSums.unpack, n_classes=n_classes)

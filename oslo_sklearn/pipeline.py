@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sklearn
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
@@ -36,7 +38,9 @@ class OpenSetPipeline(Pipeline):
         return transduce(self, X).with_index_of(X)
 
 
-def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipeline:
+def make_open_set_pipeline(
+    *steps: Any, memory: Any = None, verbose: bool = False
+) -> OpenSetPipeline:
     """Build a pipeline that transforms ``query_X`` along with the support.
 
     Use it as ``pipe.fit(support_X, support_y, query_X=query_X)``. Transformers are fitted on the
@@ -93,20 +97,20 @@ def make_open_set_pipeline(*steps, memory=None, verbose=False) -> OpenSetPipelin
     return OpenSetPipeline(named, transform_input=["query_X"], memory=memory, verbose=verbose)
 
 
-def last_step(estimator):
+def last_step(estimator: Any) -> Any:
     """What a pipeline ends in."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
-def transduce(estimator, X):
+def transduce(estimator: Any, X: Any) -> Any:
     """``estimator.transduce(X)``, for a Pipeline after its transformers."""
     last, X = reach_last_step(estimator, X)
     return last.transduce(X)
 
 
-def reach_last_step(estimator, X):
+def reach_last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
     """What a fitted pipeline ends in, and rows as they reach it."""
     while isinstance(estimator, Pipeline):
         for step in transformers(estimator):
@@ -115,7 +119,9 @@ def reach_last_step(estimator, X):
     return estimator, X
 
 
-def fit_transformers(estimator, support_X, support_y, *others):
+def fit_transformers(
+    estimator: Any, support_X: Any, support_y: Any, *others: Any
+) -> tuple[Any, ...]:
     """Fit all but the last step of a pipeline on the support, in place.
 
     Returns the last step, and the support and all other rows as they reach it.

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any, Literal
 
-import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ._array_api import ArrayAPIMixin, as_numpy, in_arrays_of_X
 from ._collections import or_by_adapter
 from ._sklearn import Interval, StrOptions
-from ._validation import check_center, check_rows
+from ._typing import Array, RowsLike, Self, Vector
+from ._validation import as_tensor, check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
 
 __all__ = ["CenterNormalize", "PowerTransform"]
 
 
-class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class _RowTransformer(ArrayAPIMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fit and transform rows as tensors; a transformer writes ``_learn`` and ``_map``."""
 
-    def fit(self, X, y=None):
+    def fit(self, X: RowsLike, y: Any = None) -> Self:
         """Learn from rows.
 
         Parameters
@@ -32,11 +34,13 @@ class _RowTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : object
         """
         self._validate_params()
-        self._learn(check_rows(self, X, "X", reset=True))
+        with self._fitted_in_arrays_of(X) as bring:
+            self._learn(check_rows(self, bring(X), "X", reset=True))
         return self
 
     @or_by_adapter
-    def transform(self, X):
+    @in_arrays_of_X
+    def transform(self, X: RowsLike) -> Array:
         """Transform rows.
 
         Parameters
@@ -102,7 +106,9 @@ class CenterNormalize(_RowTransformer):
         "normalize": ["boolean"],
     }
 
-    def __init__(self, center="mean", *, normalize=True):
+    def __init__(
+        self, center: Literal["mean"] | Vector | None = "mean", *, normalize: bool = True
+    ) -> None:
         self.center = center
         self.normalize = normalize
 
@@ -118,7 +124,7 @@ class CenterNormalize(_RowTransformer):
         return not isinstance(self.center, str)
 
     def _map(self, rows):
-        center = None if self.center_ is None else torch.tensor(self.center_).to(rows)
+        center = None if self.center_ is None else as_tensor(as_numpy(self.center_)).to(rows)
         return prepare_rows(rows, center, self.normalize)
 
     def __sklearn_is_fitted__(self):
@@ -172,7 +178,7 @@ class PowerTransform(_RowTransformer):
         "normalize": ["boolean"],
     }
 
-    def __init__(self, power=0.5, *, offset=1e-6, normalize=True):
+    def __init__(self, power: float = 0.5, *, offset: float = 1e-6, normalize: bool = True) -> None:
         self.power = power
         self.offset = offset
         self.normalize = normalize

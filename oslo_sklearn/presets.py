@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import baselines, detectors
+from ._typing import Vector
 from .adaptive import AdaptiveOSLO
 from .oslo import OSLO
 
@@ -86,7 +87,7 @@ _BY_KEY = {
 }
 
 
-def paper_preset(name, n_shot, base_mean=None):
+def paper_preset(name: str, n_shot: int, base_mean: Vector | None = None) -> Any:
     """Create an estimator with the settings that the paper's table used.
 
     Parameters

@@ -1,14 +1,18 @@
 """Few-shot open-set tasks as index sets into a pool of labelled rows."""
 
+from __future__ import annotations
+
 import numbers
 import sys
 import warnings
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
+from ._typing import Array, Labels, RandomState
 from ._validation import encode_labels
 from ._warnings import warn_of_refit
 
@@ -119,17 +123,17 @@ class FewShotOpenSetSplit(BaseCrossValidator):
 
     def __init__(
         self,
-        n_way=5,
-        n_shot=1,
-        n_query=15,
-        n_open=5,
-        n_tasks=1000,
-        open_set="classes",
-        n_open_query=None,
-        dirichlet=None,
-        n_present=None,
-        random_state=0,
-    ):
+        n_way: int = 5,
+        n_shot: int = 1,
+        n_query: int = 15,
+        n_open: int = 5,
+        n_tasks: int = 1000,
+        open_set: Literal["classes", "broad"] = "classes",
+        n_open_query: int | None = None,
+        dirichlet: float | None = None,
+        n_present: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
         self.n_way = n_way
         self.n_shot = n_shot
         self.n_query = n_query
@@ -141,7 +145,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         self.n_present = n_present
         self.random_state = random_state
 
-    def get_n_splits(self, X=None, y=None, groups=None):
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of tasks.
 
         Parameters
@@ -156,7 +160,9 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         warn_of_refit(self, sys._getframe(1).f_locals.get("self"))
         return self.n_tasks
 
-    def split(self, X, y=None, groups=None):
+    def split(
+        self, X: Any, y: Labels | None = None, groups: Any = None
+    ) -> Iterator[tuple[Array, Array]]:
         """Generate the tasks one by one.
 
         Parameters
@@ -182,7 +188,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         # A generator expression: errors above are raised by the call, not by the first next().
         return (task for chunk in chunks for task in zip(chunk.support, chunk.query, strict=True))
 
-    def sample(self, y):
+    def sample(self, y: Labels) -> Tasks:
         """Draw all tasks at once: the same tasks as `split`, in the same order.
 
         Parameters

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 
 # Two workers share the machine: threads of their own would only wait for each other. Set before
 # NumPy and torch start theirs, and handed on to the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
+# scikit-learn asks for it before it dispatches to other libraries, and SciPy reads it when loaded.
+if [*map(int, version("scipy").split(".")[:2])] >= [1, 14]:
+    os.environ["SCIPY_ARRAY_API"] = "1"
 
 import hypothesis
 import numpy as np
@@ -15,6 +19,8 @@ import torch
 from helpers import DATA, make_task
 
 torch.set_num_threads(1)
+
+collect_ignore = ["typing"]  # for mypy, which test_types.py runs
 
 hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=60, database=None

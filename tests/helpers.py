@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oslo_sklearn.checks import make_task
 
-__all__ = ["DATA", "all_pairs", "assert_same_answers", "make_task", "oslo_transcription"]
+__all__ = [
+    "DATA",
+    "all_pairs",
+    "assert_same_answers",
+    "make_task",
+    "oslo_transcription",
+    "parametrize_with_sklearn_checks",
+]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -122,3 +133,25 @@ def assert_same_answers(found, expected, params, order=slice(None)):
     # A softmax moves by at most half of what its logits move by, and these are log p / lambda_z.
     atol = 1e-4 / params.get("lambda_z", 0.1)
     np.testing.assert_allclose(found.proba, expected.proba[order], rtol=0, atol=atol)
+
+
+def runs_here(check) -> bool:
+    """Whether the library and the device are there that a check of array API support asks for."""
+    asked = {name: check.keywords.get(name) for name in ("array_namespace", "device_name")}
+    places = [value for value in check.keywords.values() if hasattr(value, "xp")]
+    libraries = {asked["array_namespace"], *(place.xp for place in places)} - {None}
+    devices = {asked["device_name"], *(place.device for place in places)}
+    is_there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "xpu": hasattr(torch, "xpu") and torch.xpu.is_available(),
+    }
+    return all(map(find_spec, libraries)) and all(is_there.get(d, True) for d in devices)
+
+
+def parametrize_with_sklearn_checks(estimators, expected=None):
+    """As scikit-learn's `parametrize_with_checks`, without checks that cannot run here."""
+    mark = parametrize_with_checks(estimators, expected_failed_checks=expected)
+    names, cases = mark.args
+    cases = [case for case in cases if runs_here(getattr(case, "values", case)[1])]
+    return pytest.mark.parametrize(names, cases, **mark.kwargs)

@@ -18,6 +18,7 @@ ROOT = PACKAGE.parent
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
     {
+        "_typing",
         "_version",
         "_text",
         "_files",
@@ -28,7 +29,7 @@ LAYERS = (
         "_threshold",
         "_sklearn",
     },
-    {"exceptions"},
+    {"exceptions", "_array_api"},
     {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "_open_set", "metrics", "tasks"},

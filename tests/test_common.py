@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import parametrize_with_sklearn_checks
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oslo_sklearn
 from oslo_sklearn import checks
@@ -46,14 +46,14 @@ def deferred_failures(estimator):
     return expected
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=deferred_failures)
+@parametrize_with_sklearn_checks(ESTIMATORS, deferred_failures)
 def test_sklearn_checks_deferred(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks(
+@parametrize_with_sklearn_checks(
     [at_fit(estimator) for estimator in ESTIMATORS],
-    expected_failed_checks=lambda _: {"check_fit_score_takes_y": ARGUMENT_NAME},
+    lambda _: {"check_fit_score_takes_y": ARGUMENT_NAME},
 )
 def test_sklearn_checks_at_fit(estimator, check):
     check(estimator)

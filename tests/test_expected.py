@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, cross_validate
@@ -162,6 +163,14 @@ class TestSearch:
         # What is left is scikit-learn's own, once per round: training scores are nan.
         assert {str(one.message)[:31] for one in caught} <= {"One or more of the train scores"}
         assert len(caught) <= 2
+
+
+@pytest.mark.parametrize("voting", ["hard", "soft"])
+def test_methods_vote_on_known_classes(voting, task):
+    methods = [("oslo", OSLO()), ("adaptive", AdaptiveOSLO()), ("knn", KNNDetector())]
+    vote = VotingClassifier(methods, voting=voting).fit(task.support_X, task.support_y)
+    is_known = np.isin(task.query_y, task.support_y)
+    assert (vote.predict(task.query_X) == task.query_y)[is_known].mean() > 0.9
 
 
 def test_votes_may_be_for_unknown(task):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import make_task
+from helpers import make_task, parametrize_with_sklearn_checks
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oslo_sklearn import OSLO
 from oslo_sklearn.preprocessing import CenterNormalize, PowerTransform
@@ -15,7 +14,7 @@ from oslo_sklearn.preprocessing import CenterNormalize, PowerTransform
 TRANSFORMERS = [CenterNormalize(), CenterNormalize(None), PowerTransform()]
 
 
-@parametrize_with_checks(TRANSFORMERS)
+@parametrize_with_sklearn_checks(TRANSFORMERS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

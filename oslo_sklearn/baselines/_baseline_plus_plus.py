@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, Threshold
 from ._prototype_descent import PrototypeDescentClassifier
 
 
@@ -55,18 +56,18 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
 
     def __init__(
         self,
-        temperature=10.0,
-        learning_rate=1e-4,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-4,
         *,
-        max_iter=100,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 100,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.temperature = temperature
         self.learning_rate = learning_rate
         self.max_iter = max_iter

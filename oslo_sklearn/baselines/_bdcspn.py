@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.geometry import unit_rows
@@ -65,16 +66,16 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        temperature=10.0,
+        temperature: float = 10.0,
         *,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.temperature = temperature
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numbers
+from typing import Literal
 
 import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval, StrOptions
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, Solution
 from ..solvers.prototype_descent import (
     AffineHead,
@@ -101,20 +103,20 @@ class EOL(PrototypeDescentClassifier):
 
     def __init__(
         self,
-        outlier_share=0.5,
-        marginal_scale="classes",
+        outlier_share: float = 0.5,
+        marginal_scale: Literal["classes", "shots"] = "classes",
         *,
-        temperature=10.0,
-        learning_rate=0.01,
-        max_iter=50,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        temperature: float = 10.0,
+        learning_rate: float = 0.01,
+        max_iter: int = 50,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.outlier_share = outlier_share
         self.marginal_scale = marginal_scale
         self.temperature = temperature

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._devices import check_device, choose_device
 from .._files import content_digest
+from .._typing import Labels, PathLike, RandomState, RowsLike, Self
 from .._validation import check_labels, check_rows
 from ..base import FewShotOpenSetClassifier
 from ..training import (
@@ -64,20 +65,20 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
 
     def fit_base(
         self,
-        base_X,
-        base_y,
+        base_X: RowsLike,
+        base_y: Labels,
         *,
-        n_episodes=10_000,
-        random_state=None,
-        progress=True,
-        checkpoint_path=None,
-        validation=None,
-        n_way=5,
-        n_shot=1,
-        n_query=15,
-        batch_size=16,
-        patience=8,
-    ):
+        n_episodes: int = 10_000,
+        random_state: RandomState = None,
+        progress: bool = True,
+        checkpoint_path: PathLike | None = None,
+        validation: tuple[RowsLike, Labels] | None = None,
+        n_way: int = 5,
+        n_shot: int = 1,
+        n_query: int = 15,
+        batch_size: int = 16,
+        patience: int = 8,
+    ) -> Self:
         """Train the head on labelled rows of base classes, which no later task contains.
 
         Training ends after ``n_episodes``, or after ``patience`` checks in a row without a better
@@ -177,7 +178,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         self.training_curve_ = np.array(curve)
         return self
 
-    def save_head(self, path) -> None:
+    def save_head(self, path: PathLike) -> None:
         """Write the head to a file that ``head=path`` reads.
 
         Parameters

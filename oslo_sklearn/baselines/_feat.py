@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer, Solution
 from ..solvers.attention import (
     SetAttention,
@@ -16,6 +17,7 @@ from ..solvers.attention import (
     start_attention,
 )
 from ..solvers.geometry import class_means
+from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
@@ -116,17 +118,17 @@ class FEAT(AttentionClassifier):
 
     def __init__(
         self,
-        head=None,
-        temperature=64.0,
+        head: Head | PathLike | None = None,
+        temperature: float = 64.0,
         *,
-        center=None,
-        normalize=False,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.head = head
         self.temperature = temperature
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

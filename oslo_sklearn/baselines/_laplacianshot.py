@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.laplacian import replay_laplacian, solve_laplacian
@@ -81,19 +82,19 @@ class LaplacianShot(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        lambda_laplacian=0.7,
-        n_neighbors=3,
+        lambda_laplacian: float = 0.7,
+        n_neighbors: int = 3,
         *,
-        max_iter=20,
-        tol=1e-6,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 20,
+        tol: float = 1e-6,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.lambda_laplacian = lambda_laplacian
         self.n_neighbors = n_neighbors
         self.max_iter = max_iter

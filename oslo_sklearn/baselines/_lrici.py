@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
 from ..solvers.pool_gram import one_blas_thread
@@ -75,18 +77,18 @@ class LRICI(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        C=20.0,
-        n_components=50,
+        C: float = 20.0,
+        n_components: int = 50,
         *,
-        n_select=5,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        n_select: int = 5,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.C = C
         self.n_components = n_components
         self.n_select = n_select
@@ -94,11 +96,12 @@ class LRICI(FewShotOpenSetClassifier):
 
     def _solve(self, task) -> Solution:
         tasks = zip(*(tensor.cpu().numpy() for tensor in task[:3]), strict=True)
-        settings = {"n_components": self.n_components, "n_select": self.n_select}
+        settings: dict[str, Any] = {"n_components": self.n_components, "n_select": self.n_select}
         # Its many products are small: threads would wait for each other most of the time.
         with one_blas_thread():
             solved = [
-                solve_ici(*arrays, task.n_classes, C=float(self.C), **settings) for arrays in tasks
+                solve_ici(support, labels, query, task.n_classes, C=float(self.C), **settings)
+                for support, labels, query in tasks
             ]
         coef = np.stack([regression.coef for regression, _ in solved])
         intercept = np.stack([regression.intercept for regression, _ in solved])

@@ -9,6 +9,7 @@ import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold, Vector
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, euclidean_distances, unit_rows
 from ..solvers.scores import probability
@@ -92,19 +93,19 @@ class OpenMax(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        tail_size=20,
-        alpha=2,
+        tail_size: int | None = 20,
+        alpha: int = 2,
         *,
-        base_distances=None,
-        temperature=10.0,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        base_distances: Vector | None = None,
+        temperature: float = 10.0,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.tail_size = tail_size
         self.alpha = alpha
         self.base_distances = base_distances
@@ -130,7 +131,9 @@ class OpenMax(FewShotOpenSetClassifier):
         if self.tail_size is not None:
             if base_distances is not None:
                 base_distances = base_distances.to(prototypes)
-            tails = fit_tails(*task[:2], task.n_classes, self.tail_size, base_distances)
+            tails = fit_tails(
+                task.support, task.labels, task.n_classes, self.tail_size, base_distances
+            )
             state.update(zip(("shape", "scale", "known"), tails, strict=True))
         return Solution(state, prototypes=prototypes)
 

@@ -8,6 +8,7 @@ import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer
 from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
 from ..solvers.scores import outlier_probability
@@ -81,20 +82,20 @@ class OSTIM(PrototypeDescentClassifier):
 
     def __init__(
         self,
-        temperature=10.0,
-        learning_rate=1e-3,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-3,
         *,
-        max_iter=50,
-        marginal_weight=1.0,
-        conditional_weight=0.1,
-        center="task",
-        normalize=False,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 50,
+        marginal_weight: float = 1.0,
+        conditional_weight: float = 0.1,
+        center: Center = "task",
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.temperature = temperature
         self.learning_rate = learning_rate
         self.max_iter = max_iter

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numbers
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
 from .._docs import shared_docs
 from .._sklearn import Interval, StrOptions
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer, Solution
 from ..solvers.geometry import class_means
 from ..solvers.peeler import ScaleNet, class_scales, scaled_distances, start_scales
 from ..solvers.scores import msp_score
+from ..training import Head
 from ._episodic import EpisodicClassifier
 
 _N_HIDDEN = 128
@@ -82,18 +85,18 @@ class PEELER(EpisodicClassifier):
 
     def __init__(
         self,
-        head=None,
-        open_weight=0.5,
+        head: Head | PathLike | None = None,
+        open_weight: float = 0.5,
         *,
-        outlier_score="distance",
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        outlier_score: Literal["distance", "msp"] = "distance",
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.head = head
         self.open_weight = open_weight
         self.outlier_score = outlier_score

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numbers
+from typing import Literal
 
 import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval, StrOptions
+from .._typing import Center, Device, DType, Label, RandomState, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import linear_outputs, solve_proser
 
@@ -80,21 +82,21 @@ class PROSER(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        beta=0.1,
-        n_dummies=1,
+        beta: float = 0.1,
+        n_dummies: int = 1,
         *,
-        learning_rate=1e-3,
-        max_iter=50,
-        outlier_score="margin",
-        random_state=None,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        learning_rate: float = 1e-3,
+        max_iter: int = 50,
+        outlier_score: Literal["margin", "dummy"] = "margin",
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.beta = beta
         self.n_dummies = n_dummies
         self.learning_rate = learning_rate

@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import unit_rows
 from ..solvers.scores import msp_score
@@ -90,17 +91,17 @@ class PTMAP(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        reg=10.0,
-        step_size=0.2,
+        reg: float = 10.0,
+        step_size: float = 0.2,
         *,
-        max_iter=10,
-        power=0.5,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 10,
+        power: float = 0.5,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.reg = reg
         self.step_size = step_size
         self.max_iter = max_iter

@@ -8,6 +8,7 @@ import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, RandomState, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
 
@@ -84,21 +85,21 @@ class RPL(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        gamma=5.0,
-        open_weight=0.1,
+        gamma: float = 5.0,
+        open_weight: float = 0.1,
         *,
-        n_points=1,
-        learning_rate=1e-3,
-        max_iter=100,
-        random_state=None,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        n_points: int = 1,
+        learning_rate: float = 1e-3,
+        max_iter: int = 100,
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.gamma = gamma
         self.open_weight = open_weight
         self.n_points = n_points

@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, unit_rows
 
@@ -58,16 +59,16 @@ class SimpleShot(FewShotOpenSetClassifier):
 
     def __init__(
         self,
-        temperature=1.0,
+        temperature: float = 1.0,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.temperature = temperature
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer
 from ..solvers.attention import replacement_change
+from ..training import Head
 from ._feat import AttentionClassifier
 
 # The score's unit does not follow the temperature, which only shapes probabilities.
@@ -64,17 +66,17 @@ class SnatcherF(AttentionClassifier):
 
     def __init__(
         self,
-        head=None,
-        temperature=64.0,
+        head: Head | PathLike | None = None,
+        temperature: float = 64.0,
         *,
-        center=None,
-        normalize=False,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.head = head
         self.temperature = temperature
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

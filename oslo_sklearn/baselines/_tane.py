@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer, Solution
 from ..solvers.geometry import class_means
 from ..solvers.scores import outlier_probability
@@ -15,6 +16,7 @@ from ..solvers.tane import (
     open_logits,
     start_generator,
 )
+from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
@@ -77,16 +79,16 @@ class TANE(EpisodicClassifier):
 
     def __init__(
         self,
-        head=None,
+        head: Head | PathLike | None = None,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.head = head
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 

@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Label, Threshold
 from ..solvers.prototype_descent import MutualInformation
 from ._prototype_descent import PrototypeDescentClassifier
 
@@ -71,20 +72,20 @@ class TIM(PrototypeDescentClassifier):
 
     def __init__(
         self,
-        temperature=10.0,
-        learning_rate=1e-4,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-4,
         *,
-        max_iter=50,
-        marginal_weight=1.0,
-        conditional_weight=0.1,
-        center="task",
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        max_iter: int = 50,
+        marginal_weight: float = 1.0,
+        conditional_weight: float = 0.1,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.temperature = temperature
         self.learning_rate = learning_rate
         self.max_iter = max_iter

@@ -61,7 +61,7 @@ def _averages(X, y, tasks) -> dict:
         "OSLO": OSLO(),
         "AdaptiveOSLO": AdaptiveOSLO(),
     }
-    results = {name: [] for name in methods}
+    results: dict[str, list] = {name: [] for name in methods}
     for support, query in progress_bar(tasks, desc="draws"):
         is_unknown = ~np.isin(y[query], y[support])
         for name, method in methods.items():

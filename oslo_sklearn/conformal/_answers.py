@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._array_api import as_numpy, in_arrays_of_X, place_of
+from .._results import Transduction
 from .._threshold import check_outlier_label, mark_outliers
+from .._typing import Array, RowsLike
 from .._wrapped import WrappingClassifier, score_rows
 from ._folds import Fold, Task, solve_folds
 from .rules import Rule, cross_p_values
@@ -20,13 +23,13 @@ class ConformalAnswers(WrappingClassifier):
     """The part of `ConformalOpenSetClassifier` that comes after `fit`."""
 
     @property
-    def is_outlier_(self) -> np.ndarray:
+    def is_outlier_(self) -> Array:
         """Which rows of the query are rejected, by the current ``alpha`` and ``control``."""
         check_is_fitted(self)
         if not hasattr(self, "p_values_"):
             raise AttributeError("is_outlier_ needs a query: fit(support_X, support_y, query_X).")
         self._validate_params()  # which may have changed since fit
-        return self._reject(self.p_values_)
+        return place_of(self.p_values_).give(self._reject(as_numpy(self.p_values_)))
 
     def _rule(self) -> Rule:
         unit = "tasks of other classes" if hasattr(self, "calibration_") else "labelled rows"
@@ -35,9 +38,10 @@ class ConformalAnswers(WrappingClassifier):
 
     def _reject(self, p_values: np.ndarray) -> np.ndarray:
         # Without a query at fit, the rows at hand are the query.
-        return self._rule().reject(p_values, getattr(self, "p_values_", p_values))
+        return self._rule().reject(p_values, as_numpy(getattr(self, "p_values_", p_values)))
 
-    def p_values(self, X):
+    @in_arrays_of_X
+    def p_values(self, X: RowsLike) -> Array:
         """p-value of each row: small means unlikely to be of a known class.
 
         After a fit with a query, rows that were not in it are scored by the stored folds, whose
@@ -66,7 +70,8 @@ class ConformalAnswers(WrappingClassifier):
     def _solve_folds(self, task: Task, query_X) -> list[Fold]:
         return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
-    def transduce(self, X):
+    @in_arrays_of_X
+    def transduce(self, X: RowsLike) -> Transduction:
         """Labels, probabilities, scores and decisions.
 
         Parameters
@@ -88,7 +93,8 @@ class ConformalAnswers(WrappingClassifier):
         found.is_outlier = self._reject(found.p_value)
         return found.with_index_of(X)
 
-    def predict(self, X):
+    @in_arrays_of_X
+    def predict(self, X: RowsLike) -> Array:
         """Label each row.
 
         Parameters

@@ -39,7 +39,7 @@ def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
         np.concatenate(solved),
         np.repeat(np.arange(len(solved)), list(map(len, solved))),
         type(last_step(estimator)).__name__,
-        np.mean(n_way),
+        float(np.mean(n_way)),
         np.sum(n_support) / np.sum(n_way),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._files import write_whole
+from .._typing import PathLike, Vector
 from .rules import count_at_least
 
 _FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
@@ -46,7 +47,9 @@ class Calibration:
     n_way: float
     n_shot: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        self.n_tasks: int
+        self._weights: np.ndarray
         scores, tasks = np.asarray(self.scores, dtype=np.float64), np.asarray(self.tasks)
         if scores.ndim != 1 or not scores.size or tasks.shape != scores.shape:
             raise ValueError(
@@ -88,7 +91,7 @@ class Calibration:
         shape = f"{self.n_tasks} tasks of {self.n_way:g} ways and {self.n_shot:g} shots"
         return f"<Calibration of {self.method}: {shape}>"
 
-    def p_values(self, scores) -> np.ndarray:
+    def p_values(self, scores: Vector) -> np.ndarray:
         """One task of the n + 1 is the row's own; the others count by their rows that exceed it.
 
         Parameters
@@ -131,7 +134,7 @@ class Calibration:
                     stacklevel=5,
                 )
 
-    def save(self, path) -> None:
+    def save(self, path: PathLike) -> None:
         """Write it to a file. It is written completely or not at all.
 
         Parameters
@@ -143,7 +146,7 @@ class Calibration:
         write_whole(path, lambda file: np.savez(file, **content))
 
     @classmethod
-    def load(cls, path) -> Calibration:
+    def load(cls, path: PathLike) -> Calibration:
         """Read it from a file. Nothing in it is executed.
 
         Parameters

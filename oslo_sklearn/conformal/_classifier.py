@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,8 +12,10 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
+from .._array_api import without_dispatch
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threshold import check_outlier_label
+from .._typing import Array, Estimator, Label, Labels, PathLike, RandomState, RowsLike, Self, Split
 from .._validation import check_labels, check_rows, count_rows
 from .._wrapped import INPUT_ATTRIBUTES, fit_whole, make_estimator
 from ..pipeline import last_step
@@ -155,21 +158,27 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         "estimate_known_share": ["boolean"],
     }
 
+    estimator_: Any
+    n_calibration_: int
+    smallest_p_value_: float
+    calibration_: Calibration
+    p_values_: Array
+
     _base_calibration: Calibration | None = None
 
     def __init__(
         self,
-        estimator=None,
+        estimator: Estimator | None = None,
         *,
-        alpha=0.1,
-        control="fpr",
-        cv=5,
-        calibration=None,
-        outlier_label=None,
-        random_state=None,
-        n_jobs=None,
-        estimate_known_share=False,
-    ):
+        alpha: float = 0.1,
+        control: Literal["fpr", "fdr"] = "fpr",
+        cv: int = 5,
+        calibration: Calibration | PathLike | None = None,
+        outlier_label: Label | None = None,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        estimate_known_share: bool = False,
+    ) -> None:
         self.estimator = estimator
         self.alpha = alpha
         self.control = control
@@ -180,7 +189,7 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         self.n_jobs = n_jobs
         self.estimate_known_share = estimate_known_share
 
-    def fit_base(self, base_X, base_y, split):
+    def fit_base(self, base_X: RowsLike, base_y: Labels, split: Split) -> Self:
         """Calibrate on tasks of other classes, which is what one labelled row per class needs.
 
         Parameters
@@ -201,7 +210,9 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         """
         self._validate_params()
         estimator = make_estimator(self.estimator, self.random_state)
-        self._base_calibration = calibrate(estimator, base_X, base_y, split, self.n_jobs)
+        with without_dispatch():
+            base = self._bring(base_X), self._bring(base_y)
+            self._base_calibration = calibrate(estimator, *base, split, self.n_jobs)
         self.calibration_ = self._base_calibration
         return self
 
@@ -211,7 +222,7 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         names, codes = check_labels(support_y, count_rows(support), self)
         query = None if query_X is None else self._check_rows(query_X, "query_X")
         for name in ("p_values_", "labels_", "outlierness_", "calibration_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._folds = self._task = None
 
         labels, is_negative = names[codes], self._are_negatives(names)
@@ -292,7 +303,7 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         if isinstance(self.estimator, Pipeline):
             if reset:
                 for attribute in INPUT_ATTRIBUTES:
-                    vars(self).pop(attribute, None)
+                    self.__dict__.pop(attribute, None)
             return X
         rows = check_rows(self, X, name, reset=reset)
         return rows if isinstance(X, torch.Tensor) else rows.numpy()

@@ -43,7 +43,7 @@ class Fold(NamedTuple):
 
 
 def count_folds(codes: np.ndarray, cv: int, n_query: int | None) -> int:
-    """How many folds a query of so many rows needs; None: any number of rows.
+    """Number of folds for a query with this many rows; None: the number is not known yet.
 
     Beside one row of each class, a single row would be the second of its class, which tells it
     from them. A query with fewer rows than classes gets them one at a time.
@@ -93,7 +93,7 @@ def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
     held = make_folds(task.support_X, task.codes, n_folds, task.seed)
     parts = [_part(task.support_X, task.support_y, rows) for rows in held]
     if _can_batch(fitted, parts, query_X):
-        solved = {}
+        solved: dict = {}
         for size in {len(rows) for rows in held}:
             same = [fold for fold, rows in enumerate(held) if len(rows) == size]
             folds = _solve_batch(fitted, [parts[fold] for fold in same], query_X)
@@ -115,7 +115,7 @@ def _solve_fold(estimator, support_X, support_y, held_X, query_X) -> Fold:
     last.fit(support_X, support_y, _stack(others))
     scores = np.asarray(last.outlierness_)
     for name in QUERY_ATTRIBUTES:  # k copies of what the whole support's estimator has
-        vars(last).pop(name, None)
+        last.__dict__.pop(name, None)
     return _make_fold(estimator, scores, len(others[0]))
 
 
@@ -177,7 +177,7 @@ def _fitted_to(fitted: FewShotOpenSetClassifier, solution, task: int):
     n_iter = None if solution.n_iter is None else solution.n_iter[task : task + 1]
     estimator = copy(fitted)
     for name in QUERY_ATTRIBUTES:
-        vars(estimator).pop(name, None)
+        estimator.__dict__.pop(name, None)
     estimator._support = None
     estimator._keep_state(replace(solution, state=state, n_iter=n_iter))
     return estimator

@@ -20,8 +20,8 @@ def count_at_least(ordered: np.ndarray, scores: np.ndarray) -> np.ndarray:
 def cross_p_values(calibration: list[np.ndarray], scores: list[np.ndarray]) -> np.ndarray:
     """p-values out of folds: their calibration scores, each in order, and their query scores."""
     n_rows = sum(map(len, calibration))
-    counts = sum(map(count_at_least, calibration, scores))
-    return (1 + counts) / (n_rows + 1)
+    counts = [count_at_least(*fold) for fold in zip(calibration, scores, strict=True)]
+    return (1 + np.sum(counts, axis=0)) / (n_rows + 1)
 
 
 def known_share(p_values: np.ndarray) -> float:

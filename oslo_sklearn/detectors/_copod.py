@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .._docs import shared_docs
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import DetectorBase
 
 # Below this, skewness is rounding.
@@ -111,17 +112,17 @@ class COPODDetector(DetectorBase):
 
     def __init__(
         self,
-        batch=False,
-        classifier=None,
+        batch: bool = False,
+        classifier: Estimator | None = None,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.batch = batch
         self.classifier = classifier
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

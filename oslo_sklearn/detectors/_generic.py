@@ -11,6 +11,7 @@ from sklearn.svm import OneClassSVM
 
 from .._docs import shared_docs
 from .._sklearn import HasMethods
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..pipeline import last_step
 from ._base import ObjectDetector, map_tasks
 from ._pca import effective_rank
@@ -90,17 +91,17 @@ class OutlierDetector(ObjectDetector):
 
     def __init__(
         self,
-        detector=None,
-        classifier=None,
+        detector: Estimator | None = None,
+        classifier: Estimator | None = None,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.detector = detector
         self.classifier = classifier
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

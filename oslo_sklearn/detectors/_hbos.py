@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..solvers.histograms import fit_histograms
 from ._base import ObjectDetector, as_array
 
@@ -63,19 +64,19 @@ class HBOSDetector(ObjectDetector):
 
     def __init__(
         self,
-        n_bins=10,
-        alpha=0.1,
+        n_bins: int = 10,
+        alpha: float = 0.1,
         *,
-        tol=0.5,
-        classifier=None,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        tol: float = 0.5,
+        classifier: Estimator | None = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.n_bins = n_bins
         self.alpha = alpha
         self.tol = tol

@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Estimator, Label, RandomState, Threshold
 from ._base import ObjectDetector
 from ._isolation import IsolationTrees
 
@@ -67,19 +68,19 @@ class IForestDetector(ObjectDetector):
 
     def __init__(
         self,
-        n_estimators=100,
-        max_features=1.0,
+        n_estimators: int = 100,
+        max_features: float = 1.0,
         *,
-        classifier=None,
-        random_state=None,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        classifier: Estimator | None = None,
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.n_estimators = n_estimators
         self.max_features = max_features
         self.classifier = classifier

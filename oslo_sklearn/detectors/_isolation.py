@@ -100,7 +100,7 @@ def _nodes(tree, columns: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _mean_depth(n_rows: np.ndarray) -> np.ndarray:
-    """Mean depth at which each of so many rows is alone."""
+    """Mean depth at which a row is alone, for this many rows."""
     n = np.maximum(n_rows, 2)
     return np.where(
         n_rows > 2,

@@ -6,6 +6,7 @@ import numbers
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..solvers.neighbors import mean_neighbor_distance
 from ._base import DetectorBase
 
@@ -58,17 +59,17 @@ class KNNDetector(DetectorBase):
 
     def __init__(
         self,
-        n_neighbors=1,
-        classifier=None,
+        n_neighbors: int = 1,
+        classifier: Estimator | None = None,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.n_neighbors = n_neighbors
         self.classifier = classifier
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

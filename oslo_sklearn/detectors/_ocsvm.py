@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numbers
+from typing import Literal
 
 import numpy as np
 
 from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import Interval, StrOptions
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
 # Kernels that are no inner product may keep the solver going for ever.
@@ -85,21 +87,21 @@ class OCSVMDetector(ObjectDetector):
 
     def __init__(
         self,
-        kernel="rbf",
-        nu=0.5,
+        kernel: Literal["linear", "poly", "rbf", "sigmoid"] = "rbf",
+        nu: float = 0.5,
         *,
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        classifier=None,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        gamma: Literal["scale", "auto"] | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        classifier: Estimator | None = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.kernel = kernel
         self.nu = nu
         self.gamma = gamma

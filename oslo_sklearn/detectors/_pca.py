@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import Interval
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
 # A component whose eigenvalue is below this share of the largest carries rounding only.
@@ -76,17 +77,17 @@ class PCADetector(ObjectDetector):
 
     def __init__(
         self,
-        n_components=None,
-        classifier=None,
+        n_components: int | None = None,
+        classifier: Estimator | None = None,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         self.n_components = n_components
         self.classifier = classifier
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, Threshold
 from ._knn import KNNDetector
 
 
@@ -56,16 +57,16 @@ class StrongBaseline(KNNDetector):
 
     def __init__(
         self,
-        n_neighbors=1,
+        n_neighbors: int = 1,
         *,
-        center=None,
-        normalize=True,
-        outlier_label=None,
-        threshold="auto",
-        contamination=None,
-        device="auto",
-        dtype=None,
-    ):
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
         super().__init__(
             n_neighbors,
             center=center,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any, Literal
 
 import numpy as np
 
+from .._array_api import in_arrays_of_X
 from .._collections import adapter_of
+from .._results import Transduction
 from .._sklearn import HasMethods, Interval, StrOptions
+from .._typing import Array, Estimator, RandomState, RowsLike
 from .._wrapped import INPUT_ATTRIBUTES, WrappingClassifier, fit_whole, make_estimator
 from ._groups import Grouping, group_rows
 from ._space import as_features
@@ -108,6 +112,12 @@ class NovelClassDiscovery(WrappingClassifier):
             0,  0,  0])
     """
 
+    estimator_: Any
+    is_outlier_: Array
+    groups_: Array
+    n_groups_: int
+    exemplars_: Array
+
     _parameter_constraints: dict = {
         "estimator": [HasMethods("fit"), None],
         "n_groups": [StrOptions({"auto"}), Interval(numbers.Integral, 1, None, closed="left")],
@@ -118,13 +128,13 @@ class NovelClassDiscovery(WrappingClassifier):
 
     def __init__(
         self,
-        estimator=None,
+        estimator: Estimator | None = None,
         *,
-        n_groups="auto",
-        max_groups=None,
-        min_group_size=2,
-        random_state=None,
-    ):
+        n_groups: Literal["auto"] | int = "auto",
+        max_groups: int | None = None,
+        min_group_size: int = 2,
+        random_state: RandomState = None,
+    ) -> None:
         self.estimator = estimator
         self.n_groups = n_groups
         self.max_groups = max_groups
@@ -139,7 +149,7 @@ class NovelClassDiscovery(WrappingClassifier):
                 "with a sample of them, np.asarray(sample)."
             )
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self.estimator_ = make_estimator(self.estimator, self.random_state)
         fit_whole(self.estimator_, support_X, support_y, query_X)
         self._keep_what_it_found()
@@ -175,7 +185,8 @@ class NovelClassDiscovery(WrappingClassifier):
             random_state=self.random_state,
         )
 
-    def transduce(self, X):
+    @in_arrays_of_X
+    def transduce(self, X: RowsLike) -> Transduction:
         """Labels, probabilities, scores and decisions.
 
         Parameters
@@ -200,7 +211,8 @@ class NovelClassDiscovery(WrappingClassifier):
                 found.group[found.is_outlier] = self._grouping.sort_rows(coordinates)
         return found.with_index_of(X)
 
-    def predict(self, X):
+    @in_arrays_of_X
+    def predict(self, X: RowsLike) -> Array:
         """Label each row, as the estimator does.
 
         Parameters

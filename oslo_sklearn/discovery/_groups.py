@@ -194,7 +194,7 @@ def nearest_of_each(numbers: np.ndarray, distances: np.ndarray) -> np.ndarray:
 def part_different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first of each set of equal rows, and the number of each row's set."""
     if not len(rows):
-        return np.empty((2, 0), dtype=np.intp)
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     pairs = KDTree(rows).query_pairs(_SAME_ROW, output_type="ndarray")
     links = coo_array((np.ones(len(pairs)), pairs.T), shape=(len(rows), len(rows)))
     sets = connected_components(links, directed=False)[1]

@@ -68,10 +68,12 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
         total=total * scales**2,
         within=space.within * scales**2,
     )
-    return space._replace(parting=_parting(*sums, space), class_size=sums[0].mean())
+    return space._replace(
+        parting=_parting(sums[0], sums[1], sums[2], space), class_size=sums[0].mean()
+    )
 
 
-def _sum_classes(known: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, ...]:
+def _sum_classes(known: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Number of rows ``(K, 1)``, sums and sums of squares ``(K, p)`` of classes with a row."""
     _, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
     sums, squares = np.zeros((2, max(len(counts), 1), known.shape[1]))
@@ -109,7 +111,10 @@ def _parting(counts, sums, squares, space: TaskSpace) -> float:
     totals = counts[some], sums[some], squares[some]
     left, right = np.triu_indices(len(some), 1)
     alone = log_likelihood(*totals, space)
-    merged = log_likelihood(*(total[left] + total[right] for total in totals), space)
+    merged = log_likelihood(
+        *(total[left] + total[right] for total in totals),
+        space,  # type: ignore[call-arg]
+    )
     return float((alone[left] + alone[right] - merged).mean())
 
 

@@ -12,7 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._array_api import without_dispatch
 from .._collections import adapter_of
+from .._typing import Array, Estimator, RandomState, RowsLike
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery
 from ._groups import group_rows, nearest
@@ -23,7 +25,9 @@ _STEEPNESS = 4.0  # of the chance to be unknown, in standard deviations of the s
 _WORTH_ASKING = 0.05  # of doubt, which lies between 0 and 1
 
 
-def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
+def suggest_rows(
+    fitted: Estimator, query_X: RowsLike, n_rows: int = 10, *, random_state: RandomState = None
+) -> Array:
     """Choose the rows of a query whose labels would help most.
 
     First comes one row of each group of unknown rows, beginning with the largest group. Then come
@@ -82,12 +86,13 @@ def suggest_rows(fitted, query_X, n_rows=10, *, random_state=None):
     # One generator for all steps: the same seed, the same rows.
     random = check_random_state(random_state)
     last, rows = reach_last_step(fitted, query_X)
-    found = last.transduce(rows)
-    exemplars, coordinates = _find_exemplars(last, found, rows, random)
-    doubt = doubts(found)
-    chosen = list(exemplars[:n_rows])
-    if len(chosen) < n_rows:
-        _add_doubtful(chosen, coordinates, doubt, min(n_rows, len(doubt)), random)
+    with without_dispatch():
+        found = last.transduce(rows)
+        exemplars, coordinates = _find_exemplars(last, found, rows, random)
+        doubt = doubts(found)
+        chosen = list(exemplars[:n_rows])
+        if len(chosen) < n_rows:
+            _add_doubtful(chosen, coordinates, doubt, min(n_rows, len(doubt)), random)
     return np.array(chosen, dtype=np.intp)
 
 
@@ -108,11 +113,11 @@ def _find_exemplars(last, found, rows, random) -> tuple[np.ndarray, np.ndarray]:
     coordinates = grouping.space.project(features)
     groups = np.flatnonzero(np.bincount(found.group + 1, minlength=1 + len(grouping))[1:])
     places = np.concatenate([grouping.centers, grouping.singles])
-    exemplars = []
+    found_rows = []
     for group in groups:
         rows = np.flatnonzero(found.group == group)
-        exemplars.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
-    return np.array(exemplars, dtype=np.intp), coordinates
+        found_rows.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
+    return np.array(found_rows, dtype=np.intp), coordinates
 
 
 def doubts(found) -> np.ndarray:

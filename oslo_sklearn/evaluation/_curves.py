@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import zlib
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from .._typing import PathLike
 from ..metrics.curves import CURVES, GRID, curves_of
 from ..metrics.registry import TaskAnswers, measure
 from ._cache import Configuration, RowCache
@@ -32,13 +35,15 @@ class CurveStore(RowCache):
         self.add(method, tasks, zip(*areas, *packed, strict=True))
 
 
-def read_curves(path, *, methods=None, n_tasks=None):
+def read_curves(
+    path: PathLike, *, methods: Sequence[str] | None = None, n_tasks: int | None = None
+) -> dict[str, Any]:
     """Mean curves of a run of `evaluate` that kept them.
 
     Parameters
     ----------
     path : str or path
-        What was passed on as `curves`.
+        The path that was passed to `evaluate` as `curves`.
     methods : sequence of str, optional
         Some methods only, in this order.
     n_tasks : int, optional
@@ -50,7 +55,7 @@ def read_curves(path, *, methods=None, n_tasks=None):
         By kind, ``"roc"`` or ``"oscr"``, and method: the mean over tasks of the ordinates at equal
         abscissae, and of the areas. Tasks that leave a curve undefined do not count.
     """
-    found = {}
+    found: dict[str, Any] = {}
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
             if n_tasks is None or int(row["task"]) < n_tasks:

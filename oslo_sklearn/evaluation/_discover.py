@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -11,6 +13,14 @@ from sklearn.base import clone
 
 from .._optional import require
 from .._progress import progress_bar
+from .._typing import (
+    DataFrame,
+    Estimator,
+    Labels,
+    PathLike,
+    RowsLike,
+    Split,
+)
 from .._validation import list_tasks
 from .._wrapped import make_estimator
 from ..discovery import NovelClassDiscovery, suggest_rows
@@ -21,7 +31,9 @@ from ._fingerprint import digest
 _WAYS = ("suggested", "random", "least confident")  # to choose the rows to label
 
 
-def discover(estimators, X, y, split, *, n_jobs=None):
+def discover(
+    estimators: dict[str, Any], X: RowsLike, y: Labels, split: Split, *, n_jobs: int | None = None
+) -> DataFrame:
     """Evaluate the groups of rejected rows on many tasks.
 
     Parameters
@@ -78,18 +90,18 @@ def _discover_one(name, estimator, task, X, y, support, query) -> dict:
 
 
 def label_and_refit(
-    X,
-    y,
-    tasks,
-    n_labels,
+    X: RowsLike,
+    y: Labels,
+    tasks: Any,
+    n_labels: Sequence[int],
     *,
-    estimator=None,
-    random_state=0,
-    n_jobs=None,
-    cache=None,
-    progress=False,
-):
-    """What labels of some query rows are worth, by how the rows are chosen.
+    estimator: Estimator | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    cache: PathLike | None = None,
+    progress: bool = False,
+) -> DataFrame:
+    """Accuracy after labelling some query rows, for several ways to choose them.
 
     The labelled rows leave the query and join the support; labels of unknown classes are new
     classes. The share of right rows is over the whole query:
@@ -188,4 +200,7 @@ def _refit(estimator, X, y, support, query, chosen) -> tuple[float, float]:
     is_named = ~found.is_outlier & (found.labels == y[rest])
     is_decided = is_named | (found.is_outlier & ~np.isin(y[rest], fitted.classes_))
     n_query = len(query)
-    return tuple(float(right.sum() + len(chosen)) / n_query for right in (is_named, is_decided))
+    accuracy, decided = (
+        float(right.sum() + len(chosen)) / n_query for right in (is_named, is_decided)
+    )
+    return accuracy, decided

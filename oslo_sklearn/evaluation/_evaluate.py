@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from .._optional import require
 from .._progress import progress_bar
+from .._typing import DataFrame, Estimators, Labels, PathLike, RowsLike, Split
 from ..metrics.registry import METRICS, TaskAnswers, check_names, measure
 from ._cache import Configuration, RowCache
 from ._curves import CurveStore
@@ -19,17 +20,17 @@ from ._tasks import LabelledPool, draw_tasks
 
 
 def evaluate(
-    estimators,
-    X,
-    y,
-    split,
+    estimators: Estimators,
+    X: RowsLike,
+    y: Labels,
+    split: Split,
     *,
-    n_jobs=None,
-    progress=True,
-    cache=None,
-    metrics=None,
-    curves=None,
-):
+    n_jobs: int | None = None,
+    progress: bool = True,
+    cache: PathLike | None = None,
+    metrics: Sequence[str] | None = None,
+    curves: PathLike | None = None,
+) -> DataFrame:
     """Evaluate methods on the same few-shot open-set tasks.
 
     A method gets the rows of a task and the labels of its support. Only the metrics see the labels

@@ -73,6 +73,6 @@ def _feed_array(hasher, array: np.ndarray) -> None:
         return
     # Slabs keep a memory-mapped array on its disk.
     step = max(1, _SLAB_BYTES // max(1, array[:1].nbytes)) if array.ndim else 1
-    for start in range(0, len(array), step) if array.ndim else [...]:
+    for start in range(0, len(array), step) if array.ndim else [0]:
         slab = array[start : start + step] if array.ndim else array
         hasher.update(np.ascontiguousarray(slab).tobytes())

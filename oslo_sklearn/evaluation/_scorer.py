@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
+from .._array_api import as_numpy
+from .._typing import Estimator, Labels, RowsLike
 from ..metrics.registry import (
     DEFAULT,
     METRICS,
@@ -17,7 +22,7 @@ from ..metrics.registry import (
 from ..pipeline import reach_last_step
 
 
-def open_set_scorer(estimator, X, y):
+def open_set_scorer(estimator: Estimator, X: RowsLike, y: Labels) -> dict[str, float]:
     """Score an estimator on the query of a task: all metrics from one solve.
 
     As ``scoring`` of `GridSearchCV` or `cross_validate`, it is a multi-metric scorer. For a single
@@ -64,7 +69,8 @@ def open_set_scorer(estimator, X, y):
 
 def _score(estimator, X, y, names) -> dict[str, float]:
     last, rows = reach_last_step(estimator, X)
-    y, result, classes = column_or_1d(y), last.transduce(rows), np.asarray(estimator.classes_)
+    y, result = column_or_1d(as_numpy(y)), as_numpy(last.transduce(rows))
+    classes = np.asarray(estimator.classes_)
     answers = [positions_in(classes, y), positions_in(classes, result.labels), result.outlierness]
     if any(METRICS[name].needs_decision for name in names):
         answers.append(result.is_outlier)
@@ -79,10 +85,10 @@ def _is_support(estimator, rows) -> bool:
     They never hold outliers, so that a warning for each fold would say nothing new.
     """
     support = getattr(estimator, "_support", None)
-    return support is not None and np.array_equal(support[0], np.asarray(rows))
+    return support is not None and np.array_equal(support[0], np.asarray(as_numpy(rows)))
 
 
-def make_open_set_scorer(name):
+def make_open_set_scorer(name: str) -> Callable[[Any, Any, Any], float]:
     """Make a scorer of one metric, for ``scoring`` of `GridSearchCV` and the like.
 
     Parameters

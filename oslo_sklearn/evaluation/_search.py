@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from .._typing import Labels, RowsLike, Self, Split
 from ..metrics.registry import METRICS, TaskAnswers, measure, sign_of
 from ..oslo import OSLO
 from ..tasks import FewShotOpenSetSplit
@@ -81,16 +84,23 @@ class OSLOCV(BaseEstimator):
     (200,)
     """
 
+    cv_results_: dict[str, Any]
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_estimator_: OSLO
+    n_splits_: int
+
     def __init__(
         self,
-        lambda_zs=(0.01, 0.05, 0.1, 0.5),
-        lambda_xis=(0.01, 0.05, 0.1, 0.5),
+        lambda_zs: Sequence[float] = (0.01, 0.05, 0.1, 0.5),
+        lambda_xis: Sequence[float] = (0.01, 0.05, 0.1, 0.5),
         *,
-        max_iters=(2, 3, 5),
-        cv=None,
-        scoring="auroc",
-        estimator=None,
-    ):
+        max_iters: Sequence[int] = (2, 3, 5),
+        cv: Split | None = None,
+        scoring: str = "auroc",
+        estimator: OSLO | None = None,
+    ) -> None:
         self.lambda_zs = lambda_zs
         self.lambda_xis = lambda_xis
         self.max_iters = max_iters
@@ -98,7 +108,7 @@ class OSLOCV(BaseEstimator):
         self.scoring = scoring
         self.estimator = estimator
 
-    def fit(self, X, y):
+    def fit(self, X: RowsLike, y: Labels) -> Self:
         """Score every setting on every task.
 
         Parameters

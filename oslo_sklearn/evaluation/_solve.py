@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._array_api import as_numpy
 from .._devices import check_device, choose_device, common_dtype
 from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
@@ -67,7 +68,7 @@ def is_batched(estimator) -> bool:
 
 
 def most_gathered(X: torch.Tensor, n_rows: int) -> int:
-    """Tasks of so many rows that may be gathered at once, for bounded memory."""
+    """How many tasks of this many rows are gathered at once, so that memory is bounded."""
     row_bytes = X.shape[1] * X.element_size()
     return int(np.clip(_BATCH_BYTES // (n_rows * row_bytes), 1, _MOST_GATHERED))
 
@@ -215,7 +216,7 @@ def _solve_one(estimator, support_X, support_y, query_X, decisions):
     start = perf_counter()
     n_query = count_rows(query_X)
     try:
-        result = transduce(estimator.fit(support_X, support_y), query_X)
+        result = as_numpy(transduce(estimator.fit(support_X, support_y), query_X))
         labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
         marks, error = np.asarray(result.is_outlier) if decisions else labels, None
         if not labels.shape == scores.shape == marks.shape == (n_query,):

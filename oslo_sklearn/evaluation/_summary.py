@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._optional import require
+from .._typing import DataFrame
 from ..metrics.registry import metrics_in
 
 
-def mean_and_half_width(groups):
+def mean_and_half_width(groups: Any) -> Any:
     r"""Mean of grouped rows, and the 95 % half-width :math:`1.96\, s / \sqrt n`.
 
     Parameters
@@ -20,7 +23,7 @@ def mean_and_half_width(groups):
     return groups.mean(), 1.96 * groups.std() / groups.count() ** 0.5
 
 
-def summarize(rows, *, by="method"):
+def summarize(rows: DataFrame, *, by: str | list[str] = "method") -> DataFrame:
     r"""Summarise the rows of `evaluate`: mean and 95 % confidence half-width over tasks.
 
     The half-width is :math:`1.96\, s / \sqrt n`, with s the standard deviation of the n tasks

@@ -18,7 +18,7 @@ from ..solvers.pool_gram import TaskPool
 class TaskBatch(NamedTuple):
     """Tasks of one shape as index sets. Nothing in here tells a query row's label."""
 
-    index: np.ndarray  # (B,) positions in the sequence of tasks
+    index: np.ndarray  # type: ignore[assignment]  # (B,) positions in the sequence of tasks
     support: np.ndarray  # (B, s) rows of the pool
     query: np.ndarray  # (B, n)
     classes: np.ndarray  # (B, K) positions in the pool's sorted labels, rising
@@ -110,4 +110,5 @@ def _stack_runs(tasks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield tasks.support, tasks.query
         return
     for _, run in groupby(tasks, lambda task: (len(task[0]), len(task[1]))):
-        yield tuple(np.stack(part) for part in zip(*run, strict=True))
+        supports, queries = zip(*run, strict=True)
+        yield np.stack(supports), np.stack(queries)

@@ -6,11 +6,20 @@ import numbers
 
 import numpy as np
 
+from .._typing import Estimator, Labels, RowsLike, Split
 from ._solve import check_method, solve_all
 from ._tasks import LabelledPool, draw_tasks
 
 
-def tune_threshold(estimator, base_X, base_y, split, max_false_rejection=0.05, *, n_jobs=None):
+def tune_threshold(
+    estimator: Estimator,
+    base_X: RowsLike,
+    base_y: Labels,
+    split: Split,
+    max_false_rejection: float = 0.05,
+    *,
+    n_jobs: int | None = None,
+) -> float:
     """Find the threshold that rejects a given share of a task's inliers, on average.
 
     Tasks are drawn from base classes and solved. The threshold is the score that the given share of

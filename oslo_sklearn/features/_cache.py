@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<8sIII")
 _MAGIC = b"OSLOFEA1"
 
 # One segment per process and store, shared by all stores that the process opens.
-_own_segments = {}
+_own_segments: dict = {}
 
 
 class CacheInfo(NamedTuple):

@@ -18,7 +18,7 @@ from oslo_sklearn.features._images import Prepared, content_key, image_path, pre
 class FailedImage(NamedTuple):
     """An image that could not be read: its index in X, its path and why."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     path: str | None
     reason: str
 

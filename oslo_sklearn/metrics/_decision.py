@@ -1,9 +1,12 @@
 """Metrics of decisions: which rows were rejected, and which should have been."""
 
+from __future__ import annotations
+
+from .._typing import Labels, Measured
 from ._validation import check_is_outlier, check_tasks, divide, per_task
 
 
-def false_rejection(is_outlier, rejected):
+def false_rejection(is_outlier: Labels, rejected: Labels) -> Measured:
     r"""Share of the known rows that are rejected.
 
     .. math::
@@ -34,7 +37,7 @@ def false_rejection(is_outlier, rejected):
     return per_task(rate, single)
 
 
-def false_discovery(is_outlier, rejected):
+def false_discovery(is_outlier: Labels, rejected: Labels) -> Measured:
     r"""Share of the rejected rows that are of known classes; 0 where none is rejected.
 
     .. math::
@@ -63,7 +66,7 @@ def false_discovery(is_outlier, rejected):
     return per_task((~is_outlier & rejected).sum(1) / rejected.sum(1).clip(min=1), single)
 
 
-def found(is_outlier, rejected):
+def found(is_outlier: Labels, rejected: Labels) -> Measured:
     r"""Share of the unknown rows that are rejected: the power of the decisions.
 
     .. math::

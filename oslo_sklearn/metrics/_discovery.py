@@ -1,14 +1,17 @@
 """Accuracy where unknown classes come back as numbered groups."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils import Bunch
 
+from .._typing import Labels
 from ._classification import _check_labels, _position
 from ._validation import divide, per_task
 
 
-def discovery_accuracy(y_true, labels, groups, classes):
+def discovery_accuracy(y_true: Labels, labels: Labels, groups: Labels, classes: Labels) -> Bunch:
     r"""Accuracy over known classes and groups of the unknown.
 
     A row of a known class counts when its group is -1 and its label is right. A row of another

@@ -1,15 +1,18 @@
 """How well features separate classes, before any few-shot method."""
 
+from __future__ import annotations
+
 import numpy as np
 from sklearn.utils import check_X_y
 
+from .._typing import Labels, RowsLike
 from .._validation import sort_labels
 from ._ranking import auroc
 
 _BLOCK_ENTRIES = 2**20  # distances ranked at once
 
 
-def mean_imposture_factor(X, y):
+def mean_imposture_factor(X: RowsLike, y: Labels) -> float:
     r"""Mean share of impostors that lie nearer to a class centroid than its own rows.
 
     .. math::
@@ -64,7 +67,7 @@ def mean_imposture_factor(X, y):
     return float(1 - np.concatenate(aurocs).mean())
 
 
-def variance_ratio(X, y):
+def variance_ratio(X: RowsLike, y: Labels) -> float:
     r"""Intra-class variance over inter-class variance of the features.
 
     .. math::

@@ -1,9 +1,12 @@
 """How well scores rank outliers above inliers: exact with ties, one sort per task."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
 
+from .._typing import Labels, Measured, Vector
 from ._validation import check_is_outlier, check_scores, check_share, check_tasks, divide, per_task
 
 
@@ -112,7 +115,7 @@ def aupr_of(ranking):
 
 
 def precision_at(ranking, recall):
-    """Precision of each task where so many of its outliers are found."""
+    """Precision of each task at this recall."""
     at = ranking.strictest(recall)
     flagged = np.where(ranking.n_outliers > 0, ranking.flagged[at], 0)
     lack = "the query has no outliers"
@@ -132,7 +135,7 @@ def _rank_checked(is_outlier, scores):
     return rank(check_is_outlier(is_outlier), check_scores(scores)), single
 
 
-def auroc(is_outlier, scores):
+def auroc(is_outlier: Labels, scores: Vector) -> Measured:
     r"""Area under the ROC curve of telling outliers from inliers.
 
     .. math::
@@ -165,7 +168,7 @@ def auroc(is_outlier, scores):
     return per_task(auroc_of(ranking), single)
 
 
-def aupr(is_outlier, scores):
+def aupr(is_outlier: Labels, scores: Vector) -> Measured:
     r"""Area under the precision-recall curve of finding outliers, by the trapezoidal rule.
 
     .. math::
@@ -198,7 +201,7 @@ def aupr(is_outlier, scores):
     return per_task(aupr_of(ranking), single)
 
 
-def precision_at_recall(is_outlier, scores, recall=0.9):
+def precision_at_recall(is_outlier: Labels, scores: Vector, recall: float = 0.9) -> Measured:
     r"""Precision at the highest threshold that finds a given share of the outliers.
 
     :math:`p_t` at the largest score t with :math:`r_t \ge` `recall`, in the terms of `aupr`.
@@ -228,7 +231,7 @@ def precision_at_recall(is_outlier, scores, recall=0.9):
     return per_task(precision_at(ranking, recall), single)
 
 
-def fpr_at_tpr(is_outlier, scores, tpr=0.95):
+def fpr_at_tpr(is_outlier: Labels, scores: Vector, tpr: float = 0.95) -> Measured:
     r"""Share of inliers flagged at the highest threshold that finds a share of the outliers.
 
     Parameters

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._typing import Array
 from .registry import TaskAnswers
 
 GRID = np.linspace(0, 1, 201)
 
 
-def roc_points(is_outlier, is_right, scores):
+def roc_points(is_outlier: Array, is_right: Array, scores: Array) -> tuple[Array, Array]:
     """Shares of known rows rejected and of outliers found, at each threshold from (0, 0)."""
     return _rates(~is_outlier, is_outlier, -np.asarray(scores, dtype=np.float64))
 
 
-def oscr_points(is_outlier, is_right, scores):
+def oscr_points(is_outlier: Array, is_right: Array, scores: Array) -> tuple[Array, Array]:
     """Shares of outliers accepted and of known rows accepted and right, from (0, 0)."""
     right = is_right & ~is_outlier
     return _rates(is_outlier, right, np.asarray(scores), n_y=(~is_outlier).sum())

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
@@ -22,7 +22,7 @@ from ._validation import check_scores
 
 @dataclass
 class TaskAnswers:
-    """What a method says about the queries of tasks, beside the truth.
+    """What a method says about the queries of tasks, and their true classes.
 
     All arrays are of shape (n_tasks, n_query).
     """
@@ -47,7 +47,7 @@ class Metric(NamedTuple):
     """An entry of the table."""
 
     name: str  # of the column in the rows of `evaluate`
-    function: Callable[[TaskAnswers], np.ndarray] | None  # (n_tasks,); None: a recipe measures it
+    function: Callable[[TaskAnswers], Any] | None  # (n_tasks,); None: a recipe measures it
     title: str  # in tables
     long_title: str = ""  # in figures; empty: as in tables
     higher_is_better: bool = True
@@ -118,12 +118,12 @@ def sign_of(name: str) -> int:
     return 1 if name not in METRICS or METRICS[name].higher_is_better else -1
 
 
-def metrics_in(rows) -> list[str]:
+def metrics_in(rows: Any) -> list[str]:
     """The metrics among the columns of a frame, in the table's order."""
     return [name for name in METRICS if name in rows]
 
 
-def check_names(names, argument: str) -> tuple[str, ...]:
+def check_names(names: Iterable[str], argument: str) -> tuple[str, ...]:
     """Names of metrics that answers can be measured by; None means the default ones."""
     if names is None:
         return DEFAULT
@@ -135,7 +135,7 @@ def check_names(names, argument: str) -> tuple[str, ...]:
     return names
 
 
-def positions_in(classes, labels) -> np.ndarray:
+def positions_in(classes: Any, labels: Any) -> np.ndarray:
     """Position of each label among the classes, -1 where it is none of them."""
     labels = np.asarray(labels)
     positions = np.full(labels.shape, -1)
@@ -144,7 +144,9 @@ def positions_in(classes, labels) -> np.ndarray:
     return positions
 
 
-def measure(answers: TaskAnswers, names=DEFAULT, *, warn: bool = False) -> dict[str, np.ndarray]:
+def measure(
+    answers: TaskAnswers, names: Iterable[str] = DEFAULT, *, warn: bool = False
+) -> dict[str, np.ndarray]:
     """Metrics of tasks by name, each of shape (n_tasks,), nan where a task leaves it undefined."""
     with warnings.catch_warnings():
         if not warn:

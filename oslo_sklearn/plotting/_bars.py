@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from .._typing import Axes, DataFrame, Self
 from ..metrics.registry import title_of
 from ._style import Display, legend_beside, means_of, styles, tidy
 
@@ -11,7 +15,9 @@ from ._style import Display, legend_beside, means_of, styles, tidy
 class _Bars(Display):
     """Groups of bars: arrays of shape (n_groups, n_methods) in percent."""
 
-    def __init__(self, mean, half_width, *, groups, methods, ylabel):
+    def __init__(
+        self, mean: Any, half_width: Any, *, groups: Any, methods: Any, ylabel: str
+    ) -> None:
         self.mean = mean
         self.half_width = half_width
         self.groups = groups
@@ -84,7 +90,14 @@ class BackboneDisplay(_Bars):
     """
 
     @classmethod
-    def from_results(cls, rows, *, metric="auroc", group="features", ax=None):
+    def from_results(
+        cls,
+        rows: DataFrame,
+        *,
+        metric: str = "auroc",
+        group: str = "features",
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw rows of the recipe `backbones`, of one number of shots.
 
         Parameters
@@ -132,7 +145,13 @@ class AblationDisplay(_Bars):
     """
 
     @classmethod
-    def from_results(cls, rows, *, metrics=("accuracy", "auroc", "similarity"), ax=None):
+    def from_results(
+        cls,
+        rows: DataFrame,
+        *,
+        metrics: Sequence[str] | None = ("accuracy", "auroc", "similarity"),
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw rows of the recipe `ablation`, of one number of shots.
 
         Parameters

@@ -1,9 +1,14 @@
-"""p-values: their histogram, and error rates that were promised against those that came true."""
+"""p-values: their histogram, and realised error rates against the promised ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from .._array_api import as_numpy
+from .._typing import Array, Axes, Labels, RowsLike, Self
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
 from ..pipeline import transduce
@@ -30,13 +35,15 @@ class _PValueDisplay(Display):
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, p_values, is_outlier, alpha=None):
+    def __init__(self, p_values: Labels, is_outlier: Labels, alpha: float | None = None) -> None:
         self.p_values = p_values
         self.is_outlier = is_outlier
         self.alpha = alpha
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the p-values that a fitted estimator gives to rows.
 
         Parameters
@@ -51,7 +58,7 @@ class _PValueDisplay(Display):
         -------
         display : object
         """
-        p_values = transduce(estimator, X).p_value
+        p_values = as_numpy(transduce(estimator, X).p_value)
         is_outlier = ~np.isin(y, estimator.classes_)
         return cls(p_values, is_outlier, getattr(estimator, "alpha", None)).plot(ax=ax)
 
@@ -83,7 +90,7 @@ class PValueHistogramDisplay(_PValueDisplay):
 
 class RealisedRateDisplay(_PValueDisplay):
     __doc__ = (
-        """Error rates that came true against alpha, the rate that was promised.
+        """Realised error rates against alpha, the promised rate.
 
     A promise is kept where a line is at or below the diagonal: known rows rejected with
     ``control="fpr"``, known rows among the rejected with ``control="fdr"``, means over tasks.
@@ -114,8 +121,8 @@ class RealisedRateDisplay(_PValueDisplay):
         tidy(ax, grid="both")
         legend_above(ax, n_columns=1)
 
-    def rates(self, alphas):
-        """Rates that came true at each alpha.
+    def rates(self, alphas: Sequence[float]) -> dict[str, Array]:
+        """Realised rates at each alpha.
 
         Parameters
         ----------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.manifold import TSNE
 
+from .._typing import Array, Axes, Labels, RandomState, RowsLike, Self
 from ..metrics.registry import positions_in
 from ..preprocessing import CenterNormalize
 from ._style import COLOURS, MARKERS, Display
 
 
 class TaskMapDisplay(Display):
-    """A t-SNE map of a task: support, query, and the way that prototypes take.
+    """A t-SNE map of a task: support, query, and the path of the prototypes.
 
     Parameters
     ----------
@@ -34,7 +37,17 @@ class TaskMapDisplay(Display):
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, support, query, path, *, support_codes, query_codes, inlierness, classes):
+    def __init__(
+        self,
+        support: Array,
+        query: Array,
+        path: Array,
+        *,
+        support_codes: Array,
+        query_codes: Array,
+        inlierness: Array,
+        classes: Labels,
+    ) -> None:
         self.support = support
         self.query = query
         self.path = path
@@ -45,8 +58,16 @@ class TaskMapDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator, support_X, support_y, query_X, query_y, *, random_state=0, ax=None
-    ):
+        cls,
+        estimator: Any,
+        support_X: RowsLike,
+        support_y: Labels,
+        query_X: RowsLike,
+        query_y: Labels,
+        *,
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+    ) -> Self:
         """Solve a task with each number of steps, and map what comes out.
 
         Parameters

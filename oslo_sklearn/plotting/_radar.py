@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from .._typing import Axes, DataFrame, Self
 from ..metrics.registry import METRICS, metrics_in, sign_of, title_of
 from ._style import Display, means_of, styles
 
@@ -35,13 +39,22 @@ class RadarDisplay(Display):
     {'OSLO': array([25., 25.,  0.])}
     """
 
-    def __init__(self, gains, *, spokes, baseline):
+    def __init__(self, gains: dict[str, Any], *, spokes: Sequence[str], baseline: str) -> None:
         self.gains = gains
         self.spokes = spokes
         self.baseline = baseline
 
     @classmethod
-    def from_results(cls, rows, *, baseline="k-NN", methods=None, metrics=None, by=None, ax=None):
+    def from_results(
+        cls,
+        rows: DataFrame,
+        *,
+        baseline: str = "k-NN",
+        methods: Sequence[str] | None = None,
+        metrics: Sequence[str] | None = None,
+        by: str | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw rows of `evaluate` or of a recipe.
 
         Parameters

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
+from .._array_api import as_numpy
+from .._typing import Axes, Estimators, Labels, PathLike, RowsLike, Self, Split, Vector
 from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
@@ -39,13 +42,15 @@ class ScoreHistogramDisplay(Display):
     'outlierness'
     """
 
-    def __init__(self, scores, is_outlier, threshold=None):
+    def __init__(self, scores: Vector, is_outlier: Labels, threshold: float | None = None) -> None:
         self.scores = scores
         self.is_outlier = is_outlier
         self.threshold = threshold
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the scores that a fitted estimator gives to rows.
 
         Parameters
@@ -60,7 +65,7 @@ class ScoreHistogramDisplay(Display):
         -------
         display : ScoreHistogramDisplay
         """
-        scores = transduce(estimator, X).outlierness
+        scores = as_numpy(transduce(estimator, X).outlierness)
         is_outlier = ~np.isin(y, estimator.classes_)
         return cls(scores, is_outlier, getattr(estimator, "threshold_", None)).plot(ax=ax)
 
@@ -85,11 +90,15 @@ class _CurveDisplay(Display):
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, curves):
+    _name: str  # in `CURVES`
+
+    def __init__(self, curves: dict[str, Any]) -> None:
         self.curves = curves
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None):
+    def from_estimator(
+        cls, estimator: Estimators, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the curve of a fitted estimator, or of several, on one query.
 
         Parameters
@@ -109,7 +118,7 @@ class _CurveDisplay(Display):
         y, curves = np.asarray(y), {}
         points, area = CURVES[cls._name]
         for name, fitted in estimator.items():
-            result = transduce(fitted, X)
+            result = as_numpy(transduce(fitted, X))
             known, codes = (positions_in(fitted.classes_, each) for each in (y, result.labels))
             answers = TaskAnswers(known, codes, np.asarray(result.outlierness))
             of_one = TaskAnswers(known[None], codes[None], answers.scores[None])
@@ -118,7 +127,16 @@ class _CurveDisplay(Display):
         return cls(curves).plot(ax=ax)
 
     @classmethod
-    def from_tasks(cls, estimators, X, y, split, *, n_jobs=None, ax=None):
+    def from_tasks(
+        cls,
+        estimators: Estimators,
+        X: RowsLike,
+        y: Labels,
+        split: Split,
+        *,
+        n_jobs: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw curves averaged over tasks, at equal abscissae.
 
         Parameters
@@ -140,7 +158,14 @@ class _CurveDisplay(Display):
             return cls.from_curves(path, ax=ax)
 
     @classmethod
-    def from_curves(cls, path, *, methods=None, n_tasks=None, ax=None):
+    def from_curves(
+        cls,
+        path: PathLike,
+        *,
+        methods: Sequence[str] | None = None,
+        n_tasks: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw the mean curves of a run of `evaluate`.
 
         Parameters

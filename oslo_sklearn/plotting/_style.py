@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import cycle, islice
+from typing import Any
 
 from .._optional import require
+from .._typing import Axes, Self
 from ..evaluation import mean_and_half_width
 from ..metrics.registry import METRICS, title_of
 
@@ -69,9 +71,15 @@ class Display:
     """What all displays share. A display writes ``_draw(ax)``."""
 
     _figsize = (5.6, 3.4)
-    _subplot = {}
+    _subplot: dict[str, Any] = {}
 
-    def plot(self, ax=None):
+    ax_: Axes
+    figure_: Any
+
+    def _draw(self, ax: Axes) -> None:
+        raise NotImplementedError
+
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw the figure.
 
         Parameters

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from .._typing import Axes, DataFrame, Self
 from ..metrics.registry import title_of
 from ._style import Display, legend_beside, means_of, styles, tidy
 
@@ -40,7 +43,7 @@ class SweepDisplay(Display):
     {'OSLO': array([70., 80.])}
     """
 
-    def __init__(self, x, mean, half_width, *, xlabel, ylabel):
+    def __init__(self, x: Any, mean: Any, half_width: Any, *, xlabel: str, ylabel: str) -> None:
         self.x = x
         self.mean = mean
         self.half_width = half_width
@@ -48,7 +51,15 @@ class SweepDisplay(Display):
         self.ylabel = ylabel
 
     @classmethod
-    def from_results(cls, rows, *, x="n_query", metric="auroc", xlabel=None, ax=None):
+    def from_results(
+        cls,
+        rows: DataFrame,
+        *,
+        x: str = "n_query",
+        metric: str = "auroc",
+        xlabel: str | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw rows of the recipes `queries` or `imbalance`, of one number of shots.
 
         Parameters

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 
 from .._progress import progress_bar
+from .._typing import DataFrame, Labels, RowsLike
 from ..evaluation import LabelledPool, cut_tasks, draw_tasks
 from ..oslo import OSLO
 from ..solvers.geometry import class_means, unit_rows
@@ -19,8 +23,16 @@ VARIANTS = {
 }
 
 
-def ablation(X, y, *, n_shots=(1, 5), base=None, methods=None, **options):
-    """OSLO before its optimisation, without inlierness in it, and whole.
+def ablation(
+    X: RowsLike,
+    y: Labels,
+    *,
+    n_shots: Sequence[int] = (1, 5),
+    base: tuple[RowsLike, Labels] | None = None,
+    methods: Sequence[str] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """OSLO without optimisation, without inlierness, and complete.
 
     Parameters
     ----------

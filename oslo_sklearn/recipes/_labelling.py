@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from .._typing import DataFrame, Labels, PathLike, RowsLike
 from ..evaluation import label_and_refit
 from ..tasks import FewShotOpenSetSplit
 from ._run import drop_small_classes
@@ -12,19 +14,19 @@ N_OPENS = (2, 3, 4, 5, 6, 7, 8)
 
 
 def labelling(
-    X,
-    y,
+    X: RowsLike,
+    y: Labels,
     *,
-    base=None,
-    n_shots=(1, 5),
-    n_labels=(0, 2, 5, 10, 20),
-    n_tasks=100,
-    random_state=0,
-    n_jobs=None,
-    methods=None,
-    cache=None,
-    progress=True,
-):
+    base: tuple[RowsLike, Labels] | None = None,
+    n_shots: Sequence[int] = (1, 5),
+    n_labels: Sequence[int] = (0, 2, 5, 10, 20),
+    n_tasks: int = 100,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    methods: Sequence[str] | None = None,
+    cache: PathLike | None = None,
+    progress: bool = True,
+) -> DataFrame:
     """Accuracy against the number of labels given: suggested, random and least confident rows.
 
     A task has 2 to 8 unknown classes, in turn, or as many as there are.

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from .._typing import Labels, PathLike, RandomState, RowsLike
 from ..presets import SETTINGS, paper_preset
 
 # Estimators by family, in the order of the paper's first table.
@@ -28,7 +33,7 @@ _FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in nam
 _ORDER = {name: place for place, name in enumerate(_FAMILY_OF)}
 
 
-def family_of(method):
+def family_of(method: Any) -> str:
     """Family of a method by its name in the tables.
 
     Parameters
@@ -53,8 +58,14 @@ def family_of(method):
 
 
 def paper_methods(
-    n_shot, *, base=None, names=None, random_state=0, checkpoints=None, progress=False
-):
+    n_shot: int,
+    *,
+    base: tuple[RowsLike, Labels] | None = None,
+    names: Sequence[str] | None = None,
+    random_state: RandomState = 0,
+    checkpoints: PathLike | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
     """The methods of the paper's table as it used them, ready for `evaluate`.
 
     Parameters
@@ -86,7 +97,7 @@ def paper_methods(
     >>> paper_methods(5, names=["OSLO", "kNN"])
     {'k-NN': KNNDetector(n_neighbors=3), 'OSLO': OSLO()}
     """
-    base_mean = None if base is None else base[0].mean(axis=0)
+    base_mean = None if base is None else np.asarray(base[0]).mean(axis=0)
     methods, heads, left_out = {}, {}, []
     for name in _ordered(names):
         estimator = paper_preset(name, n_shot, base_mean)

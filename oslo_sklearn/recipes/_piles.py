@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array, DataFrame, Labels, RandomState, RowsLike
 from ..adaptive import AdaptiveOSLO
 from ..baselines import SimpleShot
 from ..detectors import KNNDetector
@@ -59,7 +61,9 @@ class PileSplit:
     k-th number of its rows.
     """
 
-    def __init__(self, pile: Pile, n_shot=1, n_tasks=1000, random_state=0):
+    def __init__(
+        self, pile: Pile, n_shot: int = 1, n_tasks: int = 1000, random_state: RandomState = 0
+    ) -> None:
         self.pile = pile
         self.n_shot = n_shot
         self.n_tasks = n_tasks
@@ -89,8 +93,16 @@ class PileSplit:
 
 
 def piles(
-    X, y, *, base=None, n_shots=(1, 5), methods=None, n_tasks=1000, random_state=0, **options
-):
+    X: Array,
+    y: Array,
+    *,
+    base: tuple[RowsLike, Labels] | None = None,
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = None,
+    n_tasks: int = 1000,
+    random_state: RandomState = 0,
+    **options: Any,
+) -> DataFrame:
     """Simple methods and ours on twelve piles, from the paper's setting to real ones.
 
     A pile such as ``18 18 0 0 0 + 8`` has 18 query rows of two of five known classes, none of the
@@ -152,5 +164,5 @@ def piles(
             f"{'; '.join(pile.name for pile in skipped)}.",
             stacklevel=2,
         )
-    settings.sort(key=lambda setting: setting[0]["shots"])
+    settings.sort(key=lambda setting: setting[-1].n_shot)
     return evaluate_settings("piles", settings, lambda *_: methods, metrics=METRICS, **options)

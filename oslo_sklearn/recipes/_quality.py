@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from .._feature_files import FeatureSet
+from .._typing import DataFrame
 from ..metrics import mean_imposture_factor, variance_ratio
 from ..preprocessing import CenterNormalize
 
 
-def quality(feature_sets, *, split="novel"):
+def quality(feature_sets: Sequence[FeatureSet], *, split: str = "novel") -> DataFrame:
     """Mean imposture factor and variance ratio of feature sets.
 
     Parameters

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from .._typing import DataFrame, Labels, RowsLike
 from ._methods import FAST
 from ._run import run_settings
 
 QUERY_ROWS = 30  # per known and open class together, whatever the share of outliers
 
 
-def queries(X, y, *, base=None, n_queries=(1, 5, 15, 30), n_shots=(1, 5), methods=FAST, **options):
+def queries(
+    X: RowsLike,
+    y: Labels,
+    *,
+    base: tuple[RowsLike, Labels] | None = None,
+    n_queries: Sequence[int] = (1, 5, 15, 30),
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = FAST,
+    **options: Any,
+) -> DataFrame:
     """Methods on queries of several sizes.
 
     Parameters
@@ -32,16 +45,16 @@ def queries(X, y, *, base=None, n_queries=(1, 5, 15, 30), n_shots=(1, 5), method
 
 
 def imbalance(
-    X,
-    y,
+    X: RowsLike,
+    y: Labels,
     *,
-    base=None,
-    outlier_shares=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-    concentrations=(0.5, 1.0, 2.0, 5.0),
-    n_shots=(1, 5),
-    methods=FAST,
-    **options,
-):
+    base: tuple[RowsLike, Labels] | None = None,
+    outlier_shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    concentrations: Sequence[float] = (0.5, 1.0, 2.0, 5.0),
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = FAST,
+    **options: Any,
+) -> DataFrame:
     """Methods on queries with few or many outliers, and with classes of unequal size.
 
     Parameters
@@ -61,7 +74,7 @@ def imbalance(
         As of `table`, after the columns ``shots``, ``varied`` (``"outlier_share"`` or
         ``"dirichlet"``) and ``value``.
     """
-    settings = []
+    settings: list[tuple[dict, dict]] = []
     for n_shot in n_shots:
         for share in outlier_shares:
             n_known = round(QUERY_ROWS * (1 - share))

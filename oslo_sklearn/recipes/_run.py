@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .._optional import require
 from .._progress import progress_bar
+from .._typing import PathLike
 from ..evaluation import evaluate
 from ..tasks import FewShotOpenSetSplit
 from ._methods import paper_methods
@@ -123,7 +125,7 @@ def _need(n_shot, n_query, n_open_query=0, **_) -> int:
     return max(n_shot + n_query, n_open_query or 0)
 
 
-def curves_file(cache, recipe, columns) -> Path:
+def curves_file(cache: PathLike | None, recipe: str, columns: Any) -> PathLike:
     """Where `table` and `broad` keep the curves of a setting.
 
     Parameters

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from .._feature_files import FeatureSet
+from .._typing import DataFrame, Labels, RowsLike
 from ._methods import FAST
 from ._run import run_settings
 
 
-def table(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
+def table(
+    X: RowsLike,
+    y: Labels,
+    *,
+    base: tuple[RowsLike, Labels] | None = None,
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = None,
+    **options: Any,
+) -> DataFrame:
     """All methods on 5-way tasks with 5 open classes: the paper's first table.
 
     Parameters
@@ -50,8 +63,16 @@ def table(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
     )
 
 
-def broad(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
-    """The table with outliers out of all classes that a task does not know.
+def broad(
+    X: RowsLike,
+    y: Labels,
+    *,
+    base: tuple[RowsLike, Labels] | None = None,
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The paper's table, with outliers drawn from all unknown classes.
 
     75 outliers come from all remaining classes, in place of 15 from each of 5.
 
@@ -71,7 +92,14 @@ def broad(X, y, *, base=None, n_shots=(1, 5), methods=None, **options):
     )
 
 
-def backbones(feature_sets, *, split="novel", n_shots=(1, 5), methods=FAST, **options):
+def backbones(
+    feature_sets: Sequence[FeatureSet],
+    *,
+    split: str = "novel",
+    n_shots: Sequence[int] = (1, 5),
+    methods: Sequence[str] | None = FAST,
+    **options: Any,
+) -> DataFrame:
     """Methods on features of several backbones.
 
     Parameters

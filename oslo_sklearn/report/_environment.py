@@ -7,11 +7,12 @@ import platform
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyod", "pandas", "matplotlib")
 
 
-def environment(**extra):
+def environment(**extra: Any) -> dict[str, str]:
     """What a report says about the run that made it.
 
     Parameters

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from .. import plotting
 from .._optional import require
+from .._typing import DataFrame, PathLike
 from ..metrics.registry import title_of
 from ..recipes import (
     STRONG_BASELINE,
@@ -19,7 +21,15 @@ from ..tasks import FewShotOpenSetSplit
 _MOST_CURVES = 7  # in one figure; of more methods, the best of each family are drawn
 
 
-def figures_of(recipe, rows, features=None, *, split="novel", seed=0, cache=None):
+def figures_of(
+    recipe: str,
+    rows: DataFrame,
+    features: Any = None,
+    *,
+    split: str = "novel",
+    seed: int = 0,
+    cache: PathLike | None = None,
+) -> dict[str, Any]:
     """Figures of a recipe's rows.
 
     Parameters

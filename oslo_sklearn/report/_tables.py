@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from .._optional import require
+from .._typing import DataFrame
 from ..evaluation import mean_and_half_width
 from ..metrics.registry import metrics_in, sign_of, title_of
 
@@ -22,15 +24,15 @@ class ResultTable(NamedTuple):
     columns : list of str
         Names of the columns.
     mean : ndarray
-        As shown: in percent, where that is the custom.
+        As shown, usually in percent.
     half_width : ndarray or None
-        None for numbers that have no spread.
+        None if the numbers have no interval.
     groups : list of str or None
         The group of each row; rows of one group are neighbours.
     lower_is_better : bool or list of bool
-        Which end of a column is its best: of all columns, or of each.
+        Whether lower values are better: for all columns, or for each.
     best_by_group : bool
-        Whether each group has a best of its own.
+        Whether the best values are marked in each group separately.
     """
 
     title: str
@@ -42,7 +44,7 @@ class ResultTable(NamedTuple):
     lower_is_better: bool | list = False
     best_by_group: bool = False
 
-    def cells(self, plus_minus="±"):
+    def cells(self, plus_minus: str = "±") -> list[list[tuple[str, bool]]]:
         """Numbers as text.
 
         Parameters
@@ -91,7 +93,13 @@ class ResultTable(NamedTuple):
         return found
 
 
-def metric_tables(rows, *, by=(), metrics=None, group_of=None):
+def metric_tables(
+    rows: DataFrame,
+    *,
+    by: str | Sequence[str] = (),
+    metrics: Sequence[str] | None = None,
+    group_of: Callable[[str], str] | None = None,
+) -> list[ResultTable]:
     """A table for each setting, with the metrics as columns.
 
     Parameters
@@ -128,7 +136,12 @@ def metric_tables(rows, *, by=(), metrics=None, group_of=None):
     return summary_tables(summary, by=by, group_of=group_of)
 
 
-def summary_tables(summary, *, by=(), group_of=None):
+def summary_tables(
+    summary: DataFrame,
+    *,
+    by: str | Sequence[str] = (),
+    group_of: Callable[[str], str] | None = None,
+) -> list[ResultTable]:
     """The tables of `metric_tables`, out of a summary of rows.
 
     Parameters
@@ -163,7 +176,14 @@ def summary_tables(summary, *, by=(), group_of=None):
     return tables
 
 
-def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None):
+def sweep_tables(
+    rows: DataFrame,
+    *,
+    x: str,
+    by: str | Sequence[str] = (),
+    metrics: Sequence[str] | None = ("accuracy", "auroc"),
+    group_of: Callable[[str], str] | None = None,
+) -> list[ResultTable]:
     """A table for each setting and metric, with the values of a further setting as columns.
 
     Parameters
@@ -206,7 +226,7 @@ def sweep_tables(rows, *, x, by=(), metrics=("accuracy", "auroc"), group_of=None
     return tables
 
 
-def pile_tables(rows):
+def pile_tables(rows: DataFrame) -> list[ResultTable]:
     """A table for each number of shots, with the methods on each pile.
 
     Parameters
@@ -236,10 +256,12 @@ def pile_tables(rows):
     return tables
 
 
-def summary_frame(rows, by=(), metrics=None):
+def summary_frame(
+    rows: DataFrame, by: str | Sequence[str] = (), metrics: Sequence[str] | None = None
+) -> DataFrame:
     """A tidy summary: one line per setting, method and metric.
 
-    Times are left out: they are the machine's, and differ from run to run.
+    Times are left out, because they differ from run to run.
 
     Parameters
     ----------

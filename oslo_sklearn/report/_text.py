@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
+
+from ._tables import ResultTable
 
 _TEX = {
     **{mark: rf"\{mark}" for mark in "&%_#${}"},
@@ -14,8 +17,8 @@ _TEX = {
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
 
-def to_markdown(tables):
-    """Tables in Markdown, all that may be the best of a column in bold.
+def to_markdown(tables: Sequence[ResultTable]) -> str:
+    """Tables in Markdown, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -41,8 +44,8 @@ def to_markdown(tables):
     return "\n".join(parts)
 
 
-def to_latex(tables):
-    """Tables in LaTeX for the package booktabs, all that may be the best of a column in bold.
+def to_latex(tables: Sequence[ResultTable]) -> str:
+    """Tables in LaTeX for the package booktabs, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -84,8 +87,8 @@ def to_latex(tables):
     return "\n".join(parts)
 
 
-def to_rst(tables):
-    """Tables in reStructuredText, all that may be the best of a column in bold.
+def to_rst(tables: Sequence[ResultTable]) -> str:
+    """Tables in reStructuredText, with the best values of each column in bold.
 
     Parameters
     ----------
@@ -109,8 +112,8 @@ def to_rst(tables):
     return "\n".join(parts)
 
 
-def to_html(tables):
-    """Tables in HTML, all that may be the best of a column in bold.
+def to_html(tables: Sequence[ResultTable]) -> str:
+    """Tables in HTML, with the best values of each column in bold.
 
     Parameters
     ----------

@@ -6,10 +6,13 @@ import csv
 import html
 import io
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .._files import write_whole
-from ._tables import summary_frame
+from .._typing import DataFrame, PathLike
+from ._tables import ResultTable, summary_frame
 from ._text import to_html, to_latex, to_markdown, to_rst
 
 _PAGE = """<!doctype html>
@@ -39,8 +42,17 @@ figcaption {{ color: #556; }}
 
 
 def write_report(
-    folder, name, rows, tables, *, title, note="", by=(), figures=None, environment=None
-):
+    folder: PathLike,
+    name: str,
+    rows: DataFrame,
+    tables: Sequence[ResultTable],
+    *,
+    title: str,
+    note: str = "",
+    by: str | Sequence[str] = (),
+    figures: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[Path]:
     """Write results as csv, LaTeX, Markdown, reStructuredText and one self-contained page.
 
     Parameters
@@ -114,7 +126,7 @@ def _csv(rows) -> str:
     return text.getvalue()
 
 
-def to_svg(figure) -> bytes:
+def to_svg(figure: Any) -> bytes:
     """A matplotlib figure as SVG, the same bytes for the same figure.
 
     Parameters

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 
 from .._files import content_digest
+from .._typing import PathLike
 from .._validation import as_tensor
 from ._files import read_arrays, write_arrays
 
@@ -62,7 +64,12 @@ class Head:
 
     __slots__ = ("_arrays", "_digest", "kind", "n_features")
 
-    def __init__(self, kind: str, arrays: Mapping):
+    kind: str
+    n_features: int | None
+    _arrays: dict[str, np.ndarray]
+    _digest: str | None
+
+    def __init__(self, kind: str, arrays: Mapping) -> None:
         if kind not in LAYOUTS:
             raise ValueError(f"kind={kind!r}: expected one of {sorted(LAYOUTS)}.")
         found = {str(name): _freeze(array) for name, array in arrays.items()}
@@ -101,7 +108,7 @@ class Head:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
 
-    def keys(self):
+    def keys(self) -> Any:
         """Names of the weights."""
         return self._arrays.keys()
 
@@ -113,7 +120,7 @@ class Head:
     def digest(self) -> str:
         """Hexadecimal digits that tell heads apart by their content."""
         if self._digest is None:
-            parts = [self.kind]
+            parts: list[str | bytes] = [self.kind]
             for name, array in self._arrays.items():
                 parts += [f"{name}{array.dtype.str}{array.shape}", array.tobytes()]
             super().__setattr__("_digest", content_digest(*parts))
@@ -133,7 +140,7 @@ class Head:
         """
         return [as_tensor(array).to(like) for array in self._arrays.values()]
 
-    def save(self, path) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the weights to a file. It is written completely or not at all.
 
         Parameters
@@ -147,7 +154,7 @@ class Head:
         write_arrays(path, self._arrays)
 
     @classmethod
-    def load(cls, path, kind: str) -> Head:
+    def load(cls, path: PathLike, kind: str) -> Head:
         """Read the weights from a file. Nothing in it is executed.
 
         Parameters

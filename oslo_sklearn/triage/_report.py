@@ -114,7 +114,7 @@ def _assets_of(folder: Path) -> str | None:
         found = _ASSETS.search((Path(folder) / "index.html").read_text(encoding="utf-8"))
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-    return found and found.group()
+    return found.group() if found else None
 
 
 def _write_pictures(result, folder: Path, cache_dir) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
 import numpy as np
 
 from .._files import content_digest
+from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
 from .rows import Rows, read_background, read_pile, read_support
@@ -12,20 +17,20 @@ from .tables import decisions_csv
 
 
 def triage(
-    support,
-    query,
+    support: PathLike | tuple[RowsLike, Labels],
+    query: PathLike | RowsLike | Sequence[PathLike],
     *,
-    estimator=None,
-    extractor=None,
-    outlier_label="unknown",
-    alpha=None,
-    control="fpr",
-    corrections=None,
-    background=None,
-    images=None,
-    texts=None,
-    n_suggested=20,
-):
+    estimator: Estimator | None = None,
+    extractor: Estimator | None = None,
+    outlier_label: str = "unknown",
+    alpha: float | None = None,
+    control: Literal["fpr", "fdr"] = "fpr",
+    corrections: Mapping[Any, str] | None = None,
+    background: RowsLike | PathLike | None = None,
+    images: Sequence[Any] | None = None,
+    texts: Sequence[str] | None = None,
+    n_suggested: int = 20,
+) -> Triage:
     """Sort a pile: one of the known classes for each row, or none of them.
 
     Parameters
@@ -126,13 +131,13 @@ class Triage:
         support: Rows,
         query: Rows,
         *,
-        estimator=None,
-        outlier_label="unknown",
-        alpha=None,
-        control="fpr",
-        center=None,
-        n_suggested=20,
-    ):
+        estimator: Estimator | None = None,
+        outlier_label: str = "unknown",
+        alpha: float | None = None,
+        control: Literal["fpr", "fdr"] = "fpr",
+        center: Array | None = None,
+        n_suggested: int = 20,
+    ) -> None:
         from sklearn.base import clone
 
         from .. import AdaptiveOSLO
@@ -159,7 +164,7 @@ class Triage:
         self._labels = support.y.astype(str)
         self.corrections_: dict[int, str] = {}
 
-    def correct(self, corrections: dict[int, str | None], n_suggested=None):
+    def correct(self, corrections: dict[int, str | None], n_suggested: int | None = None) -> Triage:
         """Give labels to rows of the pile and decide again.
 
         Parameters
@@ -178,7 +183,7 @@ class Triage:
         self._solve(self.n_suggested if n_suggested is None else n_suggested)
         return self
 
-    def rows_named(self, labels: dict) -> dict:
+    def rows_named(self, labels: Mapping[Any, str]) -> dict[int, str | None]:
         """Labels by row instead of by name.
 
         Parameters
@@ -239,7 +244,7 @@ class Triage:
         return None
 
     def _keep(self, found, rows, given) -> None:
-        """What was given counts, whatever the method says."""
+        """Labels that were given replace the method's."""
         is_unknown = given == self.outlier_label
         found.is_outlier[rows] = is_unknown
         found.labels = found.labels.astype(np.result_type(found.labels, given))
@@ -266,7 +271,7 @@ class Triage:
         codes = np.searchsorted(found.classes, found.labels)
         return found.proba[np.arange(len(codes)), codes]
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame with the nine columns of ``decisions.csv``, in the pile's order."""
         from .._optional import require
 
@@ -294,7 +299,7 @@ class Triage:
         """The content of ``decisions.csv``: the most outlying rows first."""
         return decisions_csv(self)
 
-    def summary(self, out=None) -> str:
+    def summary(self, out: PathLike | None = None) -> str:
         """A screen of text: counts, the rule, what to check, what to do next.
 
         Parameters
@@ -310,7 +315,7 @@ class Triage:
 
         return summarise(self, out)
 
-    def write(self, folder, *, cache_dir=None):
+    def write(self, folder: PathLike, *, cache_dir: PathLike | None = None) -> Path:
         """Write ``decisions.csv`` and the page ``index.html`` with its pictures into a folder.
 
         Parameters

@@ -38,8 +38,10 @@ def summarise(result, out=None) -> str:
 
 def _wrapped(line: str) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
-    return wrap(line, _WIDTH, **options) or [""]
+    lines = wrap(
+        line, _WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
+    )
+    return lines or [""]
 
 
 def _groups(groups: np.ndarray) -> str:

@@ -26,7 +26,8 @@ def write_thumbnails(images, names, folder: Path, cache_dir=None) -> None:
         cache = Path(cache_dir) / "thumbnails"
         cache.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        jobs = pool.map(lambda job: _write(*job, folder, cache), zip(images, names, strict=True))
+        pairs = zip(images, names, strict=True)
+        jobs = pool.map(lambda pair: _write(pair[0], pair[1], folder, cache), pairs)
         for _ in progress_bar(jobs, total=len(names), unit=" pictures"):
             pass
 

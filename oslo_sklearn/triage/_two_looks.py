@@ -106,7 +106,8 @@ def _n_examples(codes: np.ndarray) -> int:
 def _examples(groups, support_X, query_X, n_examples: int) -> tuple[np.ndarray, np.ndarray]:
     """The most central rows of each group, and which group they are of."""
     _, units = directions(support_X, query_X)
-    rows, names = [], []
+    rows: list[np.ndarray] = []
+    names: list[int] = []
     for group in range(groups.max() + 1):
         members = np.flatnonzero(groups == group)
         if len(members) < _LEAST_GROUP:

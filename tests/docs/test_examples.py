@@ -28,6 +28,14 @@ def percentages(name, capsys) -> list[int]:
     return [int(number) for number in re.findall(r"(\d+)%", capsys.readouterr().out)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("plot_*.py")), ids=lambda path: path.stem)
+def test_every_example_takes_less_than_half_a_minute(path):
+    start = time.process_time()
+    runpy.run_path(str(path))
+    assert time.process_time() - start < 30
+
+
 def test_text(capsys):
     (right,) = percentages("plot_text.py", capsys)
     assert right >= 95

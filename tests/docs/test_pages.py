@@ -6,6 +6,7 @@ import doctest
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,33 @@ def test_site_builds_without_a_warning(tmp_path):
     )
     assert found.returncode == 0, found.stderr[-3000:]
     assert (tmp_path / "html" / "generated" / "oslo_sklearn.OSLO.html").exists()
+    assert not broken_links(tmp_path / "html")
+
+
+def broken_links(site: Path) -> list[str]:
+    """Links of built pages to files and anchors that are not there."""
+    built = [path.resolve() for path in site.rglob("*.html") if "_static" not in path.parts]
+    pages = {path: path.read_text(encoding="utf-8") for path in built}
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    broken = []
+    for path, text in pages.items():
+        for link in re.findall(r'(?:href|src)="([^"]+)"', text):
+            if re.match(r"[a-z]+:|//", link):
+                continue
+            file, _, anchor = unescape(link).partition("#")
+            target = (path.parent / file.partition("?")[0]).resolve() if file else path
+            is_there = target.exists() and (anchor in {"", *anchors.get(target, {anchor})})
+            if not is_there:
+                broken.append(f"{path.relative_to(site.resolve())}: {link}")
+    return broken
+
+
+@pytest.mark.network
+def test_links_to_other_hosts(tmp_path):
+    pytest.importorskip("sphinx_gallery")
+    words = ["-b", "linkcheck", "-D", "plot_gallery=0", str(DOCS), str(tmp_path)]
+    found = subprocess.run([sys.executable, "-m", "sphinx", *words], capture_output=True, text=True)
+    assert found.returncode == 0, (tmp_path / "output.txt").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -107,6 +110,31 @@ def test_without_a_network_the_error_comes_at_once(monkeypatch):
         TimmFeatureExtractor("resnet18.a1_in1k", device="cpu").transform(PIXELS[:1])
     assert time.monotonic() - start < 3
     assert constants.HF_HUB_OFFLINE is False
+
+
+def test_a_fresh_process_fails_before_it_loads_timm(tmp_path):
+    """Which takes longer than all the rest; not if an earlier download may be stored."""
+    code = """
+import sys, numpy as np
+from oslo_sklearn import TimmFeatureExtractor
+try:
+    TimmFeatureExtractor("resnet18.a1_in1k").transform(np.zeros((1, 8, 8, 3), np.uint8))
+except OSError as error:
+    print("timm" in sys.modules, error)
+"""
+    env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    env |= {"HF_ENDPOINT": "http://no-such-host.invalid", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    env |= {"TORCH_HOME": str(tmp_path / "torch")}
+    for is_stored in (False, True):
+        if is_stored:
+            (tmp_path / "hub" / "models--timm--other").mkdir(parents=True)
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+        )
+        assert found.stdout.startswith(
+            f"{is_stored} timm could not download the weights of 'resnet"
+        )
+        assert "Three ways need no network" in found.stdout
 
 
 def test_a_proxy_is_trusted(monkeypatch):
