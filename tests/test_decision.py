@@ -137,6 +137,7 @@ def test_nothing_is_rejected_without_a_contrast(task, contamination):
         (np.array([1, 2], dtype=np.uint8), 300, "uint16"),
         (np.array([1, 2**63], dtype=np.uint64), -1, "object"),
         ([1.0, 2.0], -1, "float64"),
+        ([1.0, 2.0], -0.5, "float64"),
         (np.array(["cat", "dog"], dtype=object), "none of these", "object"),
         ([True, True], False, "bool"),
     ],
