@@ -374,7 +374,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_pa
         text=True,
         check=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=100,
+        timeout=600,
     )
     n_killed, n_places = map(int, done.stdout.split())
     assert n_killed >= 5
