@@ -156,6 +156,8 @@ def test_the_first_class_is_the_example_of_a_label():
         check_label_kind("none", labels)
         with pytest.raises(ValueError, match=r"outlier_label=3 must have .*, like 'a'\.$"):
             check_label_kind(3, labels)
+    with pytest.raises(ValueError, match="same type"):
+        check_label_kind(True, np.array([1, 2], object))
 
 
 def test_a_score_at_the_threshold_is_no_outlier(task):
