@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 import oslo_sklearn
+from oslo_sklearn._sklearn import Interval, StrOptions
 from oslo_sklearn.exceptions import TaskWarning
 
 MOST_SECONDS = 20  # of processor time
