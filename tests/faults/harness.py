@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -28,11 +29,13 @@ import numpy as np
 import torch
 from faults.privileges import drop_override
 from faults.writers import WRITERS
+from tqdm import tqdm
 
 from oslo_sklearn.cli import end_workers
 
 CHANGES = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate"}
 FAILED = 3
+MOST_SECONDS = 600
 
 
 class Disturbed:
@@ -86,6 +89,9 @@ class Disturbed:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.setpgid(0, 0)
+            signal.alarm(MOST_SECONDS)  # a run that hangs ends, and with it the test
+            # Forks share the lock of tqdm: one that is killed with it would stop all others.
+            tqdm.set_lock(threading.RLock())
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             if before is not None:
