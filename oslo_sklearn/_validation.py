@@ -188,7 +188,7 @@ def _check_unusual_labels(y) -> np.ndarray:
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "c":
         raise ValueError("Complex data not supported.")
-    if y.dtype.kind in "fO":
+    if y.dtype.kind in "fOmM":
         for row, label in enumerate(y):
             if _is_missing(label):
                 raise ValueError(
@@ -206,6 +206,8 @@ def _is_missing(label: Any) -> bool:
     # pandas.NA refuses to be compared, and pandas is not a dependency.
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(label, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(label))
     return isinstance(label, numbers.Real) and not np.isfinite(float(label))
 
 

@@ -28,6 +28,7 @@ OF_OSLO = ["tests/solvers/test_oslo_solver.py", "tests/test_oslo_properties.py"]
 OF_DESCENT = ["tests/solvers/test_descent.py", "tests/baselines/test_gradient.py"]
 OF_TRAINED = ["tests/baselines/test_trained.py"]
 OF_ADAPTIVE = ["tests/solvers/test_adaptive_solver.py", "tests/test_adaptive.py"]
+OF_GRAM = ["tests/solvers/test_adaptive_gram.py", "tests/evaluation/test_solve.py"]
 # What pytest runs to notice what is wrong in a module; fast tests first.
 TESTS = {
     "oslo_sklearn/base.py": ["tests/test_base.py", *OF_METHODS],
@@ -46,6 +47,27 @@ TESTS = {
     "oslo_sklearn/solvers/oslo_tiled.py": ["tests/solvers/test_oslo_tiled.py"],
     "oslo_sklearn/solvers/_oslo_torch.py": ["tests/solvers/test_oslo_gram.py"],
     "oslo_sklearn/solvers/adaptive.py": OF_ADAPTIVE,
+    "oslo_sklearn/solvers/adaptive_belief.py": ["tests/solvers/test_adaptive_belief.py"],
+    "oslo_sklearn/solvers/adaptive_gram.py": ["tests/solvers/test_adaptive_gram.py"],
+    "oslo_sklearn/solvers/adaptive_sums.py": ["tests/solvers/test_adaptive_tiled.py"],
+    "oslo_sklearn/solvers/adaptive_tiled.py": ["tests/solvers/test_adaptive_tiled.py"],
+    "oslo_sklearn/solvers/smoother.py": OF_ADAPTIVE,
+    "oslo_sklearn/solvers/pool_gram.py": ["tests/solvers/test_oslo_gram.py", *OF_GRAM],
+    "oslo_sklearn/solvers/adam.py": OF_DESCENT,
+    "oslo_sklearn/solvers/prototype_descent.py": OF_DESCENT,
+    "oslo_sklearn/solvers/open_heads.py": OF_DESCENT,
+    "oslo_sklearn/solvers/attention.py": OF_TRAINED,
+    "oslo_sklearn/solvers/peeler.py": OF_TRAINED,
+    "oslo_sklearn/solvers/tane.py": OF_TRAINED,
+    "oslo_sklearn/solvers/bdcspn.py": ["tests/baselines/test_closed_form.py"],
+    "oslo_sklearn/solvers/laplacian.py": ["tests/baselines/test_closed_form.py"],
+    "oslo_sklearn/solvers/sinkhorn.py": ["tests/baselines/test_closed_form.py"],
+    "oslo_sklearn/solvers/ici.py": ["tests/baselines/test_lrici.py"],
+    "oslo_sklearn/solvers/weibull.py": ["tests/baselines/test_openmax.py"],
+    "oslo_sklearn/solvers/histograms.py": ["tests/detectors/test_detectors.py", "-k", "histogram"],
+    "oslo_sklearn/solvers/neighbors.py": ["tests/detectors/test_detectors.py", "-k", "neighbor"],
+    "oslo_sklearn/solvers/diagnosis.py": ["tests/test_base.py", "tests/test_task_warnings.py"],
+    "oslo_sklearn/solvers/scores.py": ["tests/test_extremes.py", *OF_DESCENT],
 }
 MOST_SECONDS = 300  # of processor time for a mutant's tests
 

@@ -65,6 +65,7 @@ FIT_CASES = {
     "one label nan": ({}, S, [0, np.nan, 2], Q, ValueError, "support_y contains NaN"),
     "one label None": ({}, S, ["a", None, "b"], Q, ValueError, "row 1: None"),
     "one label NA": ({}, S, pd.array(["a", pd.NA, "b"]), Q, ValueError, "support_y"),
+    "one label NaT": ({}, S, np.array([1, "NaT", 2], "M8[D]"), Q, ValueError, "row 1"),
     "continuous labels": ({}, S, [0.5, 1.2, 2.9], Q, ValueError, "support_y: Unknown label type"),
     "2-D labels": ({}, S, np.ones((3, 2)), Q, ValueError, "support_y"),
     "complex labels": ({}, S, Y * 1j, Q, ValueError, "support_y: Complex data"),

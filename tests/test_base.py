@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oslo_sklearn import OSLO, RPL, SimpleShot
+from oslo_sklearn._results import QUERY_ATTRIBUTES
 from oslo_sklearn.exceptions import TaskWarning
 
 
@@ -80,3 +81,17 @@ def test_no_convergence_warns_only_with_a_tolerance(task):
         warnings.simplefilter("error")
         OSLO(tol=0.0).fit(*task[:3])
         OSLO(tol=0.5, max_iter=50).fit(*task[:3])
+
+
+def test_a_refit_without_a_query_forgets_the_old_one(task):
+    oslo = OSLO().fit(*task[:3])
+    known = {name for name in QUERY_ATTRIBUTES if hasattr(oslo, name)}
+    assert {"labels_", "outlierness_", "prototypes_", "center_"} <= known
+    oslo.fit(*task[:2])
+    assert not [name for name in known if hasattr(oslo, name)]
+
+
+def test_seeds_are_drawn_from_a_wide_range():
+    seeds = [RPL(random_state=i)._draw_seed() for i in range(50)]
+    assert len(set(seeds)) == 50
+    assert 2**30 < max(seeds) < 2**31

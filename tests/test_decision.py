@@ -137,6 +137,7 @@ def test_nothing_is_rejected_without_a_contrast(task, contamination):
         (np.array([1, 2], dtype=np.uint8), 300, "uint16"),
         (np.array([1, 2**63], dtype=np.uint64), -1, "object"),
         ([1.0, 2.0], -1, "float64"),
+        ([1.0, 2.0], -0.5, "float64"),
         (np.array(["cat", "dog"], dtype=object), "none of these", "object"),
         ([True, True], False, "bool"),
     ],
@@ -155,6 +156,8 @@ def test_the_first_class_is_the_example_of_a_label():
         check_label_kind("none", labels)
         with pytest.raises(ValueError, match=r"outlier_label=3 must have .*, like 'a'\.$"):
             check_label_kind(3, labels)
+    with pytest.raises(ValueError, match="same type"):
+        check_label_kind(True, np.array([1, 2], object))
 
 
 def test_a_score_at_the_threshold_is_no_outlier(task):

@@ -1,12 +1,14 @@
 """Any task and any parameters: a finite answer of the right shape, or a ValueError; no warning.
 
-The same examples come on every run. 5,000 of each method instead of 100::
+The same examples come on every run. 5,000 of each method instead of 100, or as many as you like::
 
     python -m pytest -m slow tests/test_fuzz.py
+    FUZZ_EXAMPLES=1000 python -m pytest -m slow tests/test_fuzz.py
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import warnings
@@ -18,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 import oslo_sklearn
+from oslo_sklearn._sklearn import Interval, StrOptions
 from oslo_sklearn.exceptions import TaskWarning
 
 MOST_SECONDS = 20  # of processor time
@@ -210,7 +212,7 @@ def test_any_task(cls, data):
 
 @pytest.mark.slow
 @METHODS
-@settings(FUZZED, max_examples=5000)
+@settings(FUZZED, max_examples=int(os.environ.get("FUZZ_EXAMPLES", 5000)))
 @given(data=st.data())
 def test_any_of_many_tasks(cls, data):
     check_any_task(cls, data)

@@ -18,6 +18,7 @@ from oslo_sklearn import FewShotOpenSetSplit, _devices, _solving, adaptive
 from oslo_sklearn.base import FewShotOpenSetClassifier
 from oslo_sklearn.evaluation import _solve
 from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
+from oslo_sklearn.solvers import oslo_gram
 
 # Few trees and steps: their number is not what is tested here.
 FIXED = {"random_state": 0, "head": "untrained", "n_estimators": 10, "max_iter": 5}
@@ -98,10 +99,16 @@ def test_batches_of_rows(name, monkeypatch):
     assert_close(estimator, found.outlierness, found.labels, expected)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [*((name, "rows") for name in METHODS), ("OSLO", "torch"), ("OSLO", "numba")],
+)
 @pytest.mark.filterwarnings("ignore")
-def test_batches_of_tasks(name, monkeypatch):
+def test_batches_of_tasks_and_engines(name, engine, monkeypatch):
     """Many tasks at once, by index where the method can, or one by one."""
+    if engine == "numba":
+        pytest.importorskip("numba")
+    monkeypatch.setattr(oslo_gram, "_choose_way", lambda *_: engine)
     monkeypatch.setattr(adaptive, "pays_by_index", lambda *_: True)
     _, _, X, y = make_task(n_query=20)
     split = FewShotOpenSetSplit(n_way=4, n_shot=2, n_query=5, n_open=3, n_tasks=5, random_state=0)

@@ -23,7 +23,11 @@ if "$scratch/tool/bin/python" -c "import urllib.request as u; u.urlopen('https:/
 fi
 
 find_python() {
-    command -v "python$1" || ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python 2>/dev/null | tail -n 1
+    local found
+    # A shim of pyenv is on the PATH also where its Python is not chosen: ask it.
+    for found in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        "$found" -c "" 2>/dev/null && { echo "$found"; return; }
+    done
 }
 
 run() {

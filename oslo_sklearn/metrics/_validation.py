@@ -41,11 +41,9 @@ def check_scores(scores):
 def check_is_outlier(is_outlier, name="is_outlier"):
     """Return booleans out of booleans or zeros and ones."""
     if is_outlier.dtype != bool:
-        try:
-            binary = (is_outlier == 0) | (is_outlier == 1)
-        except TypeError:
-            binary = False
-        if is_outlier.dtype.kind not in "iufbO" or not np.all(binary):
+        # Old versions of NumPy warn where texts are compared with numbers.
+        is_number = is_outlier.dtype.kind in "iufO"
+        if not (is_number and np.all((is_outlier == 0) | (is_outlier == 1))):
             raise ValueError(
                 f"{name} must be boolean (or 0 and 1), True for outliers; got other values "
                 f"of dtype {is_outlier.dtype}."

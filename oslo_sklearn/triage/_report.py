@@ -17,6 +17,7 @@ _ASSETS = re.compile(r"page-[0-9a-f]{12}")
 _REVISION = re.compile(r"decided-[0-9a-f]{12}")
 _NAMES = ("index.html", "decisions.csv")  # what a user opens
 _CURRENT = ".current"  # a link to the folder that has them
+_UNFINISHED = re.compile(r"\.(index\.html|decisions\.csv|\.current)\.[0-9a-f]{12}\.tmp")  # links
 
 
 def write_report(result, folder, cache_dir=None) -> Path:
@@ -125,7 +126,10 @@ def _write_pictures(result, folder: Path, cache_dir) -> None:
 
 
 def _remove_others(folder: Path) -> None:
-    """Remove pages and revisions that neither ``index.html`` nor the link leads to."""
+    """Remove pages and revisions that neither ``index.html`` nor the link leads to.
+
+    A kill can also leave a link that had no place yet.
+    """
     page = folder / "index.html"
     text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
     link = folder / _CURRENT
@@ -135,6 +139,9 @@ def _remove_others(folder: Path) -> None:
         for entry in os.scandir(parent) if parent.is_dir() else ():
             if pattern.fullmatch(entry.name) and entry.name not in used and entry.is_dir():
                 shutil.rmtree(entry.path, ignore_errors=True)
+    for path in folder.glob(".*.tmp"):
+        if _UNFINISHED.fullmatch(path.name) and path.is_symlink():
+            path.unlink(missing_ok=True)
 
 
 def _new_name() -> str:

@@ -266,3 +266,18 @@ def test_laplacian_without_steps_smooths_nothing():
     fitted = LaplacianShot(max_iter=0).fit(task.support_X, task.support_y, task.query_X)
     moved = fitted.score_samples(task.query_X + 1e-5)
     np.testing.assert_allclose(moved, fitted.outlierness_, atol=1e-4)
+
+
+def test_laplacian_stops_at_the_first_small_relative_change():
+    tol = 1e-4
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 40, 5)))
+    settings = {"n_neighbors": 3, "weight": 1.0, "max_iter": 30}
+    energies = solve_laplacian(rows, rows[:, :3], tol=0.0, **settings).energy
+    change = energies.diff(dim=1).abs() / energies[:, :-1].abs()
+    n_steps = 3 + (change[:, 1:] <= tol).int().argmax(1)  # the first two steps are not compared
+    stopped = solve_laplacian(rows, rows[:, :3], tol=tol, **settings)
+    assert stopped.n_iter.tolist() == n_steps.tolist()
+    assert len(set(n_steps.tolist())) == 2
+    for task, n in enumerate(n_steps):
+        torch.testing.assert_close(stopped.energy[task, :n], energies[task, :n])
+        assert (stopped.energy[task, n:] == energies[task, n - 1]).all()

@@ -106,6 +106,15 @@ class TestPooledTails:
         torch.testing.assert_close(scale, expected[1][:, None].expand(1, 4))
         assert known.all()
 
+    def test_two_shots_leave_their_own_class_out(self):
+        support, (shape, scale, _) = self.fit(n_shot=2)
+        means = support.reshape(4, 2, 6).mean(1)
+        is_other = torch.arange(4)[:, None] != torch.arange(4).repeat_interleave(2)
+        distances = torch.cdist(means, support)[is_other].sort().values[None, -20:]
+        expected = fit_weibull(distances, torch.ones_like(distances, dtype=torch.bool))
+        torch.testing.assert_close(shape, expected[0][:, None].expand(1, 4))
+        torch.testing.assert_close(scale, expected[1][:, None].expand(1, 4))
+
     def test_base_distances_are_stretched_by_the_shots(self):
         base = torch.linspace(0.5, 1.5, 40, dtype=torch.float64)
         expected = fit_weibull(base[-20:], torch.ones(20, dtype=torch.bool))

@@ -25,6 +25,7 @@ from oslo_sklearn.detectors import (
     StrongBaseline,
 )
 from oslo_sklearn.presets import paper_preset
+from oslo_sklearn.solvers import histograms
 from oslo_sklearn.solvers.geometry import Task
 from oslo_sklearn.solvers.neighbors import mean_neighbor_distance
 
@@ -117,9 +118,10 @@ class TestFormulas:
 
     @pytest.mark.parametrize("n_shot", [1, 4])
     @pytest.mark.parametrize("ties", [False, True])
-    def test_histograms_are_pyods(self, n_shot, ties):
+    def test_histograms_are_pyods(self, n_shot, ties, monkeypatch):
         from pyod.models.hbos import HBOS
 
+        monkeypatch.setattr(histograms, "_TILE_ENTRIES", 2000)  # several tiles of rows
         task = make_task(n_shot=n_shot)
         support, query = task.support_X, 2 * task.query_X
         if ties:
@@ -130,6 +132,14 @@ class TestFormulas:
         for rows in (query, support):
             expected = pyod.decision_function(rows.astype(np.float64))
             np.testing.assert_allclose(found.score_samples(rows), expected, rtol=1e-12)
+
+    def test_histograms_reach_a_little_beyond_their_ends(self):
+        found = histograms.fit_histograms(np.array([[-4.0], [-3.5], [-1.0]]), 3, 0.1, tol=0.5)
+        np.testing.assert_array_equal(found.edges[:, 0], [-4, -3, -2, -1])
+        first, empty, last = -np.log2([2 / 3 + 0.1, 0.1, 1 / 3 + 0.1])
+        rows = np.array([[-4.6], [-4.4], [-2.5], [-0.6], [-0.4]])
+        expected = [empty, first, empty, last, empty]
+        np.testing.assert_allclose(found.decision_function(rows), expected)
 
     @pytest.mark.parametrize("max_features", [0.5, 3, 1.0])
     @pytest.mark.parametrize("n_shot", [1, 60])

@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -28,11 +29,13 @@ import numpy as np
 import torch
 from faults.privileges import drop_override
 from faults.writers import WRITERS
+from tqdm import tqdm
 
 from oslo_sklearn.cli import end_workers
 
 CHANGES = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate"}
 FAILED = 3
+MOST_SECONDS = 600
 
 
 class Disturbed:
@@ -86,6 +89,9 @@ class Disturbed:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.setpgid(0, 0)
+            signal.alarm(MOST_SECONDS)  # a run that hangs ends, and with it the test
+            # Forks share the lock of tqdm: one that is killed with it would stop all others.
+            tqdm.set_lock(threading.RLock())
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             if before is not None:
@@ -99,6 +105,7 @@ class Disturbed:
         except BaseException:
             traceback.print_exc()
         finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run is over
             end_workers()
             os._exit(code)
 
@@ -195,11 +202,11 @@ class Disturbed:
 
     def interrupt(self, n_moments: int) -> dict:
         """SIGINT at random instants: it ends soon, leaves nothing behind, and can go on."""
-        n_interrupted, slowest, slowest_cpu = 0, 0.0, 0.0
-        for _ in range(4 * n_moments):
+        n_interrupted, slowest, slowest_cpu, span = 0, 0.0, 0.0, self.seconds
+        for _ in range(10 * n_moments):
             self.reset()
             pid = self.start()
-            time.sleep(self.rng.uniform(0.05, 0.9) * self.seconds)
+            time.sleep(self.rng.uniform(0.05, 0.9) * span)
             used = cpu_seconds(pid)
             start = time.monotonic()
             os.kill(pid, signal.SIGINT)
@@ -210,6 +217,8 @@ class Disturbed:
                 slowest = max(slowest, time.monotonic() - start)
                 slowest_cpu = max(slowest_cpu, self.usage.ru_utime + self.usage.ru_stime - used)
                 assert not self.hidden_files(), self.hidden_files()
+            else:  # over before its signal: runs take less time now than the first one did
+                span *= 0.8
             assert_no_orphans(pid)
             self.rerun(self.writer.finished(self.folder))
             if n_interrupted == n_moments:
@@ -243,10 +252,17 @@ class Disturbed:
         return {"read-only": 1}
 
 
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(group: int) -> float:
+    """Processor time so far of a group's processes and of those that they have waited for."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[2]) == group:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def assert_no_orphans(group: int) -> None:

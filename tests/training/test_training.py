@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -186,54 +185,45 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
 
 
 RUN = """
-import sys
+import os, signal, sys
 sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
-from test_training import SHORT, base_rows
+from test_training import LONG, base_rows
 from oslo_sklearn.baselines._feat import FEAT
 
-X, y = base_rows(n_features=32)
-feat = FEAT().fit_base(
-    X, y, n_episodes=600, random_state=0, patience=1000, checkpoint_path={checkpoint!r}, **SHORT
-)
+left = int(sys.argv[1])
+
+def die(event, words):
+    global left
+    if event in ("open", "os.rename") and str(words[0]).endswith(".checkpoint.tmp"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(die)
+feat = FEAT().fit_base(*base_rows(), checkpoint_path={checkpoint!r}, **LONG)
 feat.save_head({head!r})
 """
+LONG = {"n_episodes": 600, "random_state": 0, "patience": 1000, **SHORT}
 
 
 def test_killed_run_continues(tmp_path):
-    """SIGKILL at any moment, several times over, and the head is that of an undisturbed run."""
+    """SIGKILL around a checkpoint, several times over: the head is that of an undisturbed run."""
     checkpoint, head = tmp_path / "checkpoint", tmp_path / "head.pth"
     folder = str(Path(__file__).parent)
     code = textwrap.dedent(RUN).format(folder=folder, checkpoint=str(checkpoint), head=str(head))
-    rng = np.random.default_rng(0)
-    n_kills, last = 0, 0
-    for _ in range(2):
-        process = processes.start(code, output=tmp_path / "out")
-        deadline = time.monotonic() + 60
-        # Wait for a checkpoint of this process, then kill it wherever it is.
-        while process.is_alive() and time.monotonic() < deadline:
-            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != last:
-                break
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.02))
-        process.kill()
-        process.join()
-        n_kills += process.exitcode == -signal.SIGKILL
-        assert process.exitcode in (0, -signal.SIGKILL), (tmp_path / "out").read_text()
-        content = torch.load(checkpoint, weights_only=True)  # never broken
-        assert content["step"] > 0
-        last = checkpoint.stat().st_mtime_ns
-    assert n_kills
-    processes.run(code, output=tmp_path / "out")
-
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        X, y = base_rows(n_features=32)
-        undisturbed = FEAT().fit_base(X, y, n_episodes=600, random_state=0, patience=1000, **SHORT)
-    finally:
-        torch.set_num_threads(n_threads)
+    steps = []
+    # Each checkpoint is opened beside its place and then renamed: before a renaming, before an
+    # opening, and before a renaming again.
+    for n_changes in (4, 3, 4):
+        process = processes.start(code, n_changes, output=tmp_path / "out")
+        process.join(100)
+        assert process.exitcode == -signal.SIGKILL, (tmp_path / "out").read_text()
+        steps.append(torch.load(checkpoint, weights_only=True)["step"])  # never broken
+    assert steps == sorted(set(steps)), steps
+    processes.run(code, 0, output=tmp_path / "out")
+    undisturbed = FEAT().fit_base(*base_rows(), **LONG)
     assert FEAT(head=head)._resolve_head() == undisturbed.head_
 
 
