@@ -22,8 +22,8 @@ from .solvers.adaptive import (
     solve_adaptive,
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells, sum_moment
-from .solvers.adaptive_tiled import MOMENT_ROWS, READ_ROWS, sample_size, solve_adaptive_tiled
+from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells
+from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
 from .solvers.diagnosis import largest_columns, some_rows
 from .solvers.geometry import cell_center, class_means, prepare_rows, unit_rows
 from .solvers.oslo_tiled import TiledRows, tile_rows
@@ -217,35 +217,57 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
 
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query."""
+        rows = query[0]
+        chosen = spread_rows(len(rows), sample_size(n_classes, rows.shape[1]))
+        sample = rows[chosen.to(rows.device)]
         if self._centers_on_cells():
-            cells = sum_cells(
-                unit_rows(class_means(unit_rows(support), labels, n_classes))[0],
-                query[0].split(tile_rows(query.shape[-1])),
-            )
-            center = cells.add_support(support[0], labels[0]).center(query)[None]
+            center = self._center_on_cells(support, labels, sample, n_classes)
         else:
             center = self._find_center([support, query])
-        of_task = None if center is None else center[0]
-        support, rows = self._prepare(support, center), query[0]
-        tiles = TiledRows(rows, of_task)
+        tiles = self._tiles(rows, center, n_classes)
+        solution = self._solve_sample(
+            support,
+            labels,
+            n_classes,
+            center,
+            sample,
+            len(rows),
+            lambda *state: read_tiles(*state, (tile[1:] for tile in tiles)),
+        )
+        del sample
+        return solution, self._answer_tiles(solution.state, tiles, n_classes)
+
+    def _center_on_cells(self, support, labels, sample, n_classes):
+        """As `cell_center`, of sampled rows ``(m, d)`` in tiles."""
+        prototypes = unit_rows(class_means(unit_rows(support), labels, n_classes))[0]
+        cells = sum_cells(prototypes, sample.split(tile_rows(sample.shape[-1])))
+        return cells.add_support(support[0], labels[0]).center(sample)[None]
+
+    def _tiles(self, rows, center, n_classes) -> TiledRows:
+        tiles = TiledRows(rows, None if center is None else center[0])
         tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
-        every, some = (spread_rows(len(rows), n).to(rows.device) for n in (len(rows), READ_ROWS))
-        chosen = spread_rows(len(rows), sample_size(n_classes)).to(rows.device)
+        return tiles
+
+    def _solve_sample(self, support, labels, n_classes, center, sample, n_query, read) -> Solution:
+        """Solve one task from rows of its query, which are changed, and a reading of all."""
+        support = self._prepare(support, center)
+        of_task = None if center is None else center[0]
+        for tile in sample.split(tile_rows(sample.shape[1])):
+            tile.copy_(prepare_rows(tile, of_task, normalize=True))
         solve = partial(
             solve_adaptive_tiled,
             self._model(),
             self._on_model(support)[0],
             labels[0],
-            prepare_rows(rows[chosen], of_task, normalize=True),
-            sum_moment(rows, spread_rows(len(rows), MOMENT_ROWS), of_task),
-            len(rows),
+            sample,
+            n_query,
             unit_rows(start_prototypes(support, labels, n_classes))[0],
-            lambda all_rows, *state: read_tiles(*state, tiles.some(every if all_rows else some)),
+            read,
             max_iter=self.max_iter,
         )
         solution = self._heed_negatives(solve, support, labels)
         solution.state["center"] = center
-        return solution, self._answer_tiles(solution.state, tiles, n_classes)
+        return solution
 
     def _answer_tiles(self, state, tiles, n_classes) -> Answer:
         """Answer all rows; probabilities that are too large to store are left to `_infer`."""

@@ -49,6 +49,10 @@ class StepSums(NamedTuple):
         """As one vector: the sum of such vectors is that of all rows."""
         return torch.cat([part.reshape(-1) for part in self]).cpu().numpy()
 
+    def scaled(self, factor: float) -> StepSums:
+        """The sums of as many times the rows."""
+        return StepSums(*(part * factor for part in self))
+
     @classmethod
     def unpack(cls, packed: np.ndarray, n_classes: int) -> StepSums:
         packed = torch.from_numpy(packed)
@@ -173,15 +177,6 @@ class TiledRows:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def some(self, indices: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Tiles of the rows with these ascending indices, and one over their lengths."""
-        if len(indices) == len(self):
-            yield from ((tile, inverse) for _, tile, inverse in self)
-            return
-        for where in indices.split(self.size):
-            tile = self.rows[where]
-            yield (tile if self.center is None else tile - self.center), self.inverse[where]
 
     def __iter__(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         for start in range(0, len(self.rows), self.size):

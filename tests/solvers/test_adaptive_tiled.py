@@ -148,7 +148,7 @@ def test_rows_of_a_sample_are_spread_and_always_the_same():
 def test_a_packed_reading_is_the_same():
     weights, path = torch.rand(2, 4, 6), torch.rand(1, 3, 6)
     tile = torch.rand(9, 6)
-    reading = adaptive_sums.read_tiles(weights, torch.zeros(2, 4), path, [(tile, torch.ones(9, 1))])
+    reading = adaptive_sums.read_tiles(path, weights, torch.zeros(2, 4), [(tile, torch.ones(9, 1))])
     again = adaptive_sums.Reading.unpack(reading.pack(), (2, 4, 6))
     for one, other in zip(reading[:-1], again[:-1], strict=True):
         torch.testing.assert_close(one, other)
