@@ -16,17 +16,18 @@ from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import (
     KEPT,
     LEAST_SHARE,
+    OSLO_MODEL,
     SHARES,
     AdaptiveModel,
     answer_rows,
     solve_adaptive,
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells
+from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
 from .solvers.diagnosis import largest_columns, some_rows
 from .solvers.geometry import cell_center, class_means, prepare_rows, unit_rows
-from .solvers.oslo_tiled import TiledRows, tile_rows
+from .solvers.oslo_tiled import TiledRows, sum_step, tile_rows
 from .solvers.prototype_descent import start_prototypes
 
 # What a solution keeps to answer rows from, in the order that `answer_rows` takes.
@@ -232,7 +233,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             center,
             sample,
             len(rows),
-            lambda *state: read_tiles(*state, (tile[1:] for tile in tiles)),
+            lambda path: sum_step(OSLO_MODEL, path, (tile[1] * tile[2] for tile in tiles)),
         )
         del sample
         return solution, self._answer_tiles(solution.state, tiles, n_classes)
@@ -248,8 +249,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
         return tiles
 
-    def _solve_sample(self, support, labels, n_classes, center, sample, n_query, read) -> Solution:
-        """Solve one task from rows of its query, which are changed, and a reading of all."""
+    def _solve_sample(self, support, labels, n_classes, center, sample, n_query, add_up):
+        """Solve one task from rows of its query, which are prepared in place."""
         support = self._prepare(support, center)
         of_task = None if center is None else center[0]
         for tile in sample.split(tile_rows(sample.shape[1])):
@@ -262,7 +263,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
             sample,
             n_query,
             unit_rows(start_prototypes(support, labels, n_classes))[0],
-            read,
+            add_up,
             max_iter=self.max_iter,
         )
         solution = self._heed_negatives(solve, support, labels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .adaptive import OSLO_MODEL
-from .geometry import center_of_cells, one_hot, product
-from .oslo import Step, step
-from .oslo_tiled import StepSums, tile_rows
+from .geometry import center_of_cells, one_hot, plain_product
+from .oslo_tiled import tile_rows
 
 _SCALE = 2.0**-40  # of sums of rows as they are: no number of them overflows
 
@@ -31,7 +28,7 @@ def sum_moment(rows: Tensor) -> Tensor:
     """Sum of the squares of rows ``(n, d)``, in double precision."""
     moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
     for tile in rows.split(tile_rows(rows.shape[1])):
-        moment += product(tile.mT[None], tile[None])[0]
+        moment += plain_product(tile.mT, tile)
     return moment
 
 
@@ -79,52 +76,3 @@ def sum_cells(prototypes: Tensor, tiles: Iterable[Tensor]) -> CellSums:
         counts += joins.sum(1)
         rows += (joins.div_(scale) @ tile) * (scale.double() * _SCALE)
     return CellSums(rows, counts)
-
-
-class Reading(NamedTuple):
-    """What a reading of rows adds up, in double precision."""
-
-    rows: Tensor  # (H, K + 1, d), weighted by the assignments
-    oslo: StepSums  # its step after a path
-
-    def pack(self) -> np.ndarray:
-        """As one vector: the sum of such vectors is that of all rows."""
-        return np.concatenate([self.rows.reshape(-1).cpu().numpy(), self.oslo.pack()])
-
-    @classmethod
-    def unpack(cls, packed: np.ndarray, shape: tuple[int, int, int]) -> Reading:
-        """``shape`` is that of ``rows``."""
-        rows, rest = np.split(packed, [math.prod(shape)])
-        return cls(torch.from_numpy(rows).reshape(shape), StepSums.unpack(rest, shape[1] - 1))
-
-
-def read_tiles(
-    path: Tensor, weights: Tensor, intercepts: Tensor, tiles: Iterable[tuple[Tensor, Tensor]]
-) -> Reading:
-    """Read tiles of rows ``(n, d)``, each with one over its rows' lengths ``(n, 1)``.
-
-    ``weights (H, K + 1, d)`` and ``intercepts (H, K + 1)`` are those of the hypotheses, and ``path
-    (t + 1, K, d)`` has OSLO's prototypes so far.
-    """
-    rows, oslo = torch.zeros_like(weights, dtype=torch.float64), StepSums.zeros(path[0])
-    shape, n_entries = weights.shape[:2], math.prod(weights.shape[:2])
-    both = torch.cat([weights.flatten(0, 1), path.flatten(0, 1)])
-    for tile, inverse in tiles:
-        # A line for each entry: all that is done with them then runs along contiguous rows.
-        products = (both @ tile.mT).mul_(inverse.mT)
-        q = products[:n_entries].unflatten(0, shape).add_(intercepts[..., None])
-        q.sub_(q.amax(1, keepdim=True)).exp_()
-        q.mul_(inverse.mT / q.sum(1, keepdim=True))
-        rows.add_((q.flatten(0, 1) @ tile).unflatten(0, shape))
-        log_p = products[n_entries:].mT.contiguous().unflatten(-1, path.shape[:2])
-        oslo.add(OSLO_MODEL, _step_along(log_p), tile, inverse)
-    return Reading(rows, oslo)
-
-
-def _step_along(log_p: Tensor) -> Step:
-    """The last of OSLO's steps along a path, ``log_p (n, t, K)``."""
-    z = torch.full_like(log_p[:, 0], 1 / log_p.shape[-1])
-    for i in range(log_p.shape[1]):
-        found = step(OSLO_MODEL, log_p[:, i], z)
-        z = found.z
-    return found

@@ -5,13 +5,13 @@ functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task
 
 * *A first sample* of a few thousand rows, each of which stands for several, tells which hypotheses
   are worth a closer look.
-* *A sample* of many more goes through all steps of `adaptive`, one hypothesis after another.
-* *All rows* are read once, a tile at a time, for the hypotheses that are believed in most: the last
-  functions are fitted to their assignments.
+* *A sample* of many more, of all rows if they are not too many, goes through all steps of
+  `adaptive` for these hypotheses. It has hundreds of rows for each number that is fitted: functions
+  fitted to more of them are the same but for noise.
+* *All rows* are read, a tile at a time, for the steps of OSLO that help with the labels. Tiles are
+  added up by the caller, so they may be anywhere.
 
-A query no larger than the sample needs no third stage, and one no larger than the first sample is
-solved as `adaptive` does, but for rounding. Tiles are added up by the caller, so they may be
-anywhere.
+A query no larger than the first sample is solved as `adaptive` does, but for rounding.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from .adaptive import (
     label_trust,
 )
 from .adaptive_belief import belief, belief_weights, extra_prior, fringe_of_sums, share_floor
-from .adaptive_sums import Reading, spread_rows, sum_moment
-from .geometry import class_means, one_hot, safe_log
-from .oslo_tiled import StepSums, ascend, sum_step, tile_rows
+from .adaptive_sums import spread_rows, sum_moment
+from .geometry import class_means, one_hot, plain_product, safe_log
+from .oslo_tiled import StepSums, ascend
 from .smoother import moment_map
 
 FIRST_ROWS = 2**13  # that the hypotheses are first judged on
 SAMPLE_ROWS = 2**16  # that go through all steps
-SAMPLE_ENTRIES = 2**25  # of a sample, at most
+SAMPLE_ENTRIES = 2**26  # of a sample, at most
 SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, and those at hand at once, at most
-# Belief of a hypothesis that goes on, that all rows are read for, and after the first step.
-LEAST_BELIEF, NOTABLE, HOPELESS = 1e-3, 1e-2, 1e-6
+# Belief of a hypothesis that goes on, after a look at a sample and after its first step.
+LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
 MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small query, too
 _TINY = 1e-30
 
@@ -159,10 +159,11 @@ class SampleFit:
         n_together = max(1, SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
         for some in torch.arange(len(weights)).split(n_together):
             at = slice(int(some[0]), int(some[-1]) + 1)
-            logits = (weights[at].flatten(0, 1) @ self._sample.mT).unflatten(0, (-1, n_entries))
+            logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
+            logits = logits.unflatten(0, (-1, n_entries))
             log_sums = [self._sweep(g, logits[i], n_sweeps) for i, g in enumerate(some.tolist())]
-            rows = (logits.flatten(0, 1) @ self._sample).unflatten(0, (-1, n_entries))
-            self._rows[at] = rows.mul_(self._n_query / n_rows)
+            rows = plain_product(logits.flatten(0, 1), self._sample)
+            self._rows[at] = rows.unflatten(0, (-1, n_entries)).mul_(self._n_query / n_rows)
             # A row's entropy is its log-sum-exp minus its expected logit.
             expected = (self._rows[at] * weights[at]).sum((1, 2))
             expected += (self._counts[at] * self.intercepts[at]).sum(1)
@@ -235,10 +236,6 @@ class SampleFit:
         for name in ("intercepts", "_mean", "_counts", "_squares", "_entropy", "_rows"):
             setattr(self, name, getattr(self, name)[kept])
 
-    def replace(self, chosen: Tensor, reading: Reading) -> None:
-        """Take sums over all rows in place of the sample's."""
-        self._rows[chosen] = reading.rows.to(self._rows)
-
     def settle(self) -> None:
         """Go on as hypotheses do that have been judged."""
         self._outliers_count = OUTLIERS_COUNT
@@ -252,7 +249,7 @@ def solve_adaptive_tiled(
     sample: Tensor,
     n_query: int,
     starts: Tensor,
-    read: Callable[[Tensor, Tensor, Tensor], Reading],
+    add_up: Callable[[Tensor], StepSums],
     *,
     share: float | None = None,
     max_iter: int,
@@ -263,8 +260,8 @@ def solve_adaptive_tiled(
     ----------
     sample : Tensor of shape (m, d)
         Rows of the query, of unit norm (or zero), in place of all of its ``n_query``.
-    read : callable
-        ``read(path, weights, intercepts)`` is `read_tiles` of all rows.
+    add_up : callable
+        ``add_up(path)`` returns the sums over all rows for OSLO's step after a path.
     """
     n_classes = len(starts)
     judged_at = min(max_iter, STEPS_TO_JUDGE)
@@ -291,17 +288,6 @@ def solve_adaptive_tiled(
             fit.settle()
             believed = F.normalize(found[kept], p=1, dim=0)
             entropy = (believed * entropy[kept]).sum()
-
-    def add_up(path: Tensor) -> StepSums:
-        """OSLO's sums; all rows are read for its last step."""
-        if len(sample) == n_query or len(path) < OSLO_STEPS:
-            sums = sum_step(OSLO_MODEL, path, sample.split(tile_rows(sample.shape[1])))
-            return sums.scaled(n_query / len(sample))
-        chosen = believed >= NOTABLE
-        reading = read(path, fit.weights()[chosen], fit.intercepts[chosen])
-        fit.replace(chosen, reading)
-        return reading.oslo
-
     path = ascend(
         OSLO_MODEL, support, labels, n_classes, add_up, max_iter=OSLO_STEPS, start=starts
     ).path
