@@ -142,8 +142,13 @@ def share_floor(cosines: Tensor, support: Tensor, labels: Tensor) -> ShareFloor:
     own, is_paired = left_out_cosines(support, labels, n_classes)
     n_paired = is_paired.sum(-1)
     is_guess = n_paired == 0
+    guessed = told = cosines.new_zeros(len(cosines))
+    if bool(is_guess.any()):
+        guessed = storey_share(cosines)
+    if not bool(is_guess.all()):
+        told = mixture_share(cosines, own, is_paired)
     return ShareFloor(
-        torch.where(is_guess, storey_share(cosines), mixture_share(cosines, own, is_paired)),
+        torch.where(is_guess, guessed, told),
         torch.where(
             is_guess,
             _weight_of_guess(n_classes),

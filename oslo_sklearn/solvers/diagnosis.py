@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .geometry import class_means, product, unit_rows
+from .geometry import class_means, plain_norms, product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -18,6 +18,7 @@ BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which no
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
 FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
 NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
+_LEAST_PLAIN = 1e-12  # values between this and its inverse have squares in single precision
 _TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
 
 
@@ -41,17 +42,21 @@ def some_rows(query: Tensor) -> Tensor:
 
 def size_ratio(support: Tensor, query: Tensor) -> float:
     """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
-    query = some_rows(query)
-    of_support, of_query = (float(rows.abs().max()) for rows in (support, query))
+    (of_support, support_scale), (of_query, query_scale) = map(
+        _median_length, (support, some_rows(query))
+    )
     if of_support == 0 or of_query == 0:
         return 1.0
-    ratio = of_query / of_support
-    # Scaled first, so that no square overflows.
-    of_support, of_query = (
-        float(torch.linalg.vector_norm(rows / largest, dim=1).median())
-        for rows, largest in ((support, of_support), (query, of_query))
-    )
-    return ratio * of_query / of_support if of_support > 0 and of_query > 0 else 1.0
+    return of_query / of_support * (query_scale / support_scale)
+
+
+def _median_length(rows: Tensor) -> tuple[float, float]:
+    """The median of rows' lengths, over a scale with which no square overflows, and the scale."""
+    lengths, is_plain = plain_norms(rows)
+    if bool(is_plain.all()):
+        return float(lengths.median()), 1.0
+    scale = float(rows.abs().max()) or 1.0
+    return float(torch.linalg.vector_norm(rows / scale, dim=1).median()), scale
 
 
 def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
@@ -92,11 +97,13 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
 
 def largest_columns(support: Tensor, query: Tensor) -> Columns:
     """The columns of largest variance in support and query ``(s, d)`` and ``(n, d)``."""
-    rows = torch.cat([support, some_rows(query)]).double()
-    largest = rows.abs().amax()
-    if largest > 0:
+    rows = torch.cat([support, some_rows(query)])
+    low, high = rows.aminmax()
+    largest = max(-float(low), float(high))
+    if largest > 0 and not _LEAST_PLAIN < largest < 1 / _LEAST_PLAIN:
         rows = rows / largest  # so that no square overflows
-    variances = rows.var(0, correction=0)
+    rows = (rows - rows.mean(0)).square_()
+    variances = rows.mean(0).double()
     n_columns = len(variances)
     n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
     total = float(variances.sum())
