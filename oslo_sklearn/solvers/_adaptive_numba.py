@@ -18,6 +18,7 @@ from ._belief_numba import (
     _most_believed,
     _relative_entropy,
     _share_floor,
+    _strain,
 )
 from ._oslo_numba import (
     _centred_products,
@@ -220,7 +221,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     """Log-probabilities (n, K + 1) of the query's entries, and their relative entropy."""
     ridge, temperature, gamma, support_weight = model
     n_steps, n_to_judge, start, n_sweeps, n_first = search
-    weights, counted_range, of_fringe, of_floor, n_kept, of_outliers, extra_prior = judging
+    weights, counted_range, of_fringe, few, of_floor, n_kept, of_outliers, extra_prior = judging
     dtype = cosines.dtype
     shares, rhos = hypotheses[0].copy(), hypotheses[1].copy()
     n_classes, n_rows = starts.shape
@@ -235,7 +236,8 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     intercepts, mean = np.zeros((n_alive, n_entries)), np.empty((n_alive, n_entries))
     targets = np.empty((n_alive, n_entries, n_rows), dtype)
     fitted = np.empty((n_alive * n_entries, n_rows), dtype)
-    entropies, fringes, belief = np.zeros(n_alive), np.zeros(n_alive), np.ones(n_alive)
+    entropies, fringes, strains = np.zeros(n_alive), np.zeros(n_alive), np.zeros(n_alive)
+    belief = np.ones(n_alive)
     entries, counts = np.empty(n_support, np.int64), np.zeros(n_entries)
     for i in range(n_support):
         entries[i] = labels[i] if labels[i] >= 0 else n_classes
@@ -261,6 +263,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
             if step == n_to_judge:
                 entropies[g] = _relative_entropy(q, means)
                 fringes[g] = _fringe(q, cosines, labels, *of_fringe)
+                strains[g] = _strain(means, n_query, few) if rhos[g] > 0 else 0.0
             if not step:
                 intercepts[g].fill(0)
                 for e in range(n_entries):
@@ -274,7 +277,9 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
                     targets[g, e, n_support + i] = q[e, i] - shift
         if step == n_to_judge:
             floor = _share_floor(prior[:n_classes], cosines, labels, *of_floor)
-            belief = _believe(entropies, fringes, floor, shares, rhos, weights, counted_range)
+            belief = _believe(
+                entropies, fringes, strains, floor, shares, rhos, weights, counted_range
+            )
             n_alive = min(n_kept, n_alive)
             kept = _most_believed(belief, n_alive)
             total = 0.0

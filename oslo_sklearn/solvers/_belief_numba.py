@@ -211,9 +211,21 @@ def _fringe(q, cosines, labels, few_rows, least_likeness):
 
 
 @_compiled
-def _believe(entropies, fringes, floor, shares, rhos, weights, counted_range):
+def _strain(means, n_query, few):
+    """As `adaptive_belief.strain`, of one hypothesis."""
+    n_classes, known, divergence = len(means) - 1, 0.0, 0.0
+    for k in range(n_classes):
+        known += means[k]
+    for k in range(n_classes):
+        share = means[k] / known
+        divergence += share * _log(share * n_classes)
+    return divergence * n_query * known / (n_query * known + few)
+
+
+@_compiled
+def _believe(entropies, fringes, strains, floor, shares, rhos, weights, counted_range):
     """As `adaptive_belief.belief`."""
-    sharpness, fringe, uneven = weights
+    sharpness, fringe, strain, uneven = weights
     least_share, of_floor, is_guess = floor
     full, none = counted_range
     lowest = np.inf
@@ -225,7 +237,7 @@ def _believe(entropies, fringes, floor, shares, rhos, weights, counted_range):
     for g in range(len(shares)):
         lack = max(least_share - shares[g], 0.0)
         evidence = sharpness * entropies[g] + fringe * fringes[g] + of_floor * lack**2
-        belief[g] = -evidence - (uneven if rhos[g] < 0 else 0.0)
+        belief[g] = -evidence - (uneven if rhos[g] < 0 else strain * strains[g])
         highest = max(highest, belief[g])
     for g in range(len(shares)):
         belief[g] = math.exp(belief[g] - highest)

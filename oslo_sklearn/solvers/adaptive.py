@@ -37,7 +37,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .adaptive_belief import belief, belief_weights, extra_prior, fringe, share_floor
+from .adaptive_belief import (
+    belief,
+    belief_weights,
+    divergence,
+    extra_prior,
+    fringe,
+    share_floor,
+    strain,
+)
 from .geometry import class_means, one_hot, only_classes, product, safe_log
 from .oslo import OSLOModel, solve_oslo
 from .smoother import Smoother
@@ -278,12 +286,9 @@ class _Fit:
 
     def _of_query(self) -> Tensor:
         """The objective's terms besides the fit."""
-        shares = self._means[:, :-1]
-        shares = shares / shares.sum(1, keepdim=True)
-        divergence = (shares * safe_log(shares * shares.shape[1])).sum(1)
         weight = self.balances * self._n_query * (1 - self.shares)
         prior = self._held * (self._q * self._prior).sum((1, 3))
-        return prior + self._entropy - weight * divergence
+        return prior + self._entropy - weight * divergence(self._means)
 
     def relative_entropy(self) -> Tensor:
         """Mean entropy of the rows' assignments over that of their mean, ``(B, G)``."""
@@ -302,9 +307,10 @@ class _Fit:
             belief_weights(self._n_classes, n_labelled),
             entropy,
             fringe(self._q[:, :-1], self._query, means),
+            strain(self._means, self._n_query),
             share_floor(self.cosines, self._support, self._labels),
             self.shares,
-            (self.balances < 0).to(entropy.dtype),
+            self.balances,
         )
         kept = found.topk(min(KEPT, found.shape[-1]), -1).indices
         self.belief = F.normalize(found.gather(-1, kept), p=1, dim=-1)

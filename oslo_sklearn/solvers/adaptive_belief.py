@@ -1,11 +1,12 @@
 """Which of the hypotheses about a query to believe: how many outliers, and how even the classes.
 
-Each hypothesis has been fitted for some steps. Four things tell them apart:
+Each hypothesis has been fitted for some steps. Five things tell them apart:
 
 * the *relative entropy* of its assignments: at the truth the query parts most sharply;
 * the *shortfall* of its share of outliers against the one that the cosines ask for;
 * the *fringe*: labelled rows must lie in the middle of the rows that join their class. If they lie
   at the edge, the class has taken a cluster of something else;
+* the *strain* of even classes: how far from even the query keeps them, against their pull;
 * a price for uneven classes, which can follow chance more closely than even ones.
 """
 
@@ -18,14 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import ascending, class_means, one_hot, product
+from .geometry import ascending, class_means, one_hot, product, safe_log
 
 SHARPNESS = 40.0  # weight of the relative entropy with one labelled row a class
 SHORTFALL = 7.0  # weight of the squared shortfall, with one labelled row a class
 SHORTFALL_PER_ROW = 2.8  # with more, for each labelled row that has another one of its class
 MOST_ROWS = 20.0  # of these that make the share more reliable
 FRINGE = 20.0
-UNEVEN = 3.5  # price of uneven classes, times the logarithm of their number
+STRAIN = 500.0  # weight of the strain, over the logarithm of the number of classes
+FEW_PROVE_LITTLE = 10.0  # inliers, with which the strain counts half
+UNEVEN = 3.75  # price of uneven classes, times the logarithm of their number
 # Relative entropy up to which Storey's share counts in full, and from which not at all.
 COUNTED = (0.1, 0.3)
 LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
@@ -49,13 +52,16 @@ class BeliefWeights(NamedTuple):
 
     sharpness: float
     fringe: float
+    strain: float
     uneven: float
 
 
 def belief_weights(n_classes: int, n_labelled: int) -> BeliefWeights:
-    """Weights of the evidence: more labelled rows make entropies tell more."""
-    sharpness = SHARPNESS * max(n_labelled / n_classes, 1.0) ** 0.25
-    return BeliefWeights(sharpness, FRINGE, UNEVEN * math.log(max(n_classes, 2)))
+    """Weights of the evidence: more labelled rows make entropies and strain tell more."""
+    by_shots = max(n_labelled / n_classes, 1.0) ** 0.25
+    log_classes = math.log(max(n_classes, 2))
+    strain = by_shots * STRAIN / log_classes
+    return BeliefWeights(by_shots * SHARPNESS, FRINGE, strain, UNEVEN * log_classes)
 
 
 def extra_prior(n_classes: int, n_labelled: int) -> float:
@@ -79,27 +85,44 @@ def belief(
     weights: BeliefWeights,
     entropy: Tensor,
     fringe: Tensor,
+    strain: Tensor,
     floor: ShareFloor,
     shares: Tensor,
-    is_uneven: Tensor,
+    balances: Tensor,
 ) -> Tensor:
     """Belief in each hypothesis, ``(B, G)``, summing to 1.
 
     Parameters
     ----------
     weights : BeliefWeights
-    entropy, fringe : Tensor of shape (B, G)
+    entropy, fringe, strain : Tensor of shape (B, G)
     floor : ShareFloor
-    shares, is_uneven : Tensor of shape (1, G)
-        What the hypotheses assume.
+    shares, balances : Tensor of shape (1, G)
+        What the hypotheses assume; a positive balance pulls classes to even shares.
     """
     full, none = COUNTED
     counted = ((none - entropy.amin(-1, keepdim=True)) / (none - full)).clamp(0, 1)
     weight = floor.weight[..., None] * torch.where(floor.is_guess[..., None], counted, 1.0)
     shortfall = (floor.share[..., None] - shares).clamp_min(0).square()
     evidence = weights.sharpness * entropy + weights.fringe * fringe
-    evidence = evidence + weight * shortfall
-    return torch.softmax(-(evidence + weights.uneven * is_uneven), -1)
+    of_mix = weights.strain * strain * (balances > 0) + weights.uneven * (balances < 0)
+    return torch.softmax(-(evidence + weight * shortfall + of_mix), -1)
+
+
+def divergence(means: Tensor) -> Tensor:
+    """Of the classes' shares of the inliers from even ones, ``(B, G)``.
+
+    `means` are the mean assignments ``(B, K + 1, G)``, the last entry for outliers.
+    """
+    shares = means[:, :-1]
+    shares = shares / shares.sum(1, keepdim=True)
+    return (shares * safe_log(shares * shares.shape[1])).sum(1)
+
+
+def strain(means: Tensor, n_query: int) -> Tensor:
+    """`divergence`, which counts less where there are few inliers: chance makes them uneven."""
+    n_inliers = n_query * means[:, :-1].sum(1)
+    return divergence(means) * n_inliers / (n_inliers + FEW_PROVE_LITTLE)
 
 
 def fringe(q: Tensor, query: Tensor, means: Tensor) -> Tensor:

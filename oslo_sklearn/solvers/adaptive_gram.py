@@ -89,6 +89,7 @@ def solve_adaptive_tasks(
         tuple(adaptive_belief.belief_weights(*size)),
         adaptive_belief.COUNTED,
         (adaptive_belief.FEW_ROWS, adaptive_belief.LEAST_LIKENESS),
+        adaptive_belief.FEW_PROVE_LITTLE,
         adaptive_belief.floor_settings(n_classes),
         adaptive.KEPT, adaptive.OUTLIERS_COUNT, adaptive_belief.extra_prior(*size),
     )  # fmt: skip

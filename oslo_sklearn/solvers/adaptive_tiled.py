@@ -39,7 +39,15 @@ from .adaptive import (
     AdaptiveSolution,
     label_trust,
 )
-from .adaptive_belief import belief, belief_weights, extra_prior, fringe_of_sums, share_floor
+from .adaptive_belief import (
+    belief,
+    belief_weights,
+    divergence,
+    extra_prior,
+    fringe_of_sums,
+    share_floor,
+    strain,
+)
 from .adaptive_sums import spread_rows, sum_moment
 from .geometry import class_means, one_hot, plain_product, safe_log
 from .oslo_tiled import StepSums, ascend
@@ -145,9 +153,8 @@ class SampleFit:
         self._n_steps += 1
         fit = (functions * (self._targets() - targets / 2)).sum((1, 2)) / self.model.temperature
         prior = self._prior_weight() * (self._rows[:, :-1] * self._starts).sum((1, 2))
-        shares = F.normalize(self._counts[:, :-1], p=1, dim=1)
-        divergence = (shares * safe_log(shares * self._n_classes)).sum(1)
-        of_row = self._entropy - self.assumed.balances * (1 - self.assumed.shares) * divergence
+        weight = self.assumed.balances * (1 - self.assumed.shares)
+        of_row = self._entropy - weight * divergence(self._counts.mT[None])[0]
         return fit + prior + self._n_query * of_row
 
     def _share_out(self, weights: Tensor, n_sweeps: int) -> None:
@@ -218,9 +225,10 @@ class SampleFit:
                 self._rows[None, :, :-1].transpose(1, 2),
                 class_means(self._support[None], self._labels[None], self._n_classes),
             ),
+            strain(means.mT[None], self._n_query),
             self._floor,
             self.assumed.shares[None],
-            (self.assumed.balances < 0).to(entropy.dtype),
+            self.assumed.balances,
         )
         return entropy, found[0]
 

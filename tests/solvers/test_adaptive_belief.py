@@ -13,12 +13,14 @@ from oslo_sklearn.solvers.adaptive_belief import (
     ShareFloor,
     belief,
     belief_weights,
+    divergence,
     extra_prior,
     fringe,
     left_out_cosines,
     mixture_share,
     share_floor,
     storey_share,
+    strain,
 )
 
 
@@ -154,15 +156,17 @@ def believe(
     fringe=0.0,
     floor=0.0,
     shares=(0.2, 0.5, 0.8),
-    is_uneven=(0.0, 0.0, 0.0),
+    balances=(9.0, 9.0, 9.0),
     is_guess=True,
+    strain=0.0,
 ):
-    entropy = torch.as_tensor(entropy).expand(1, 3)
-    fringe = torch.as_tensor(fringe).expand(1, 3)
-    shares, is_uneven = torch.tensor(shares), torch.tensor(is_uneven)
+    entropy, fringe, strain = (
+        torch.as_tensor(value).expand(1, 3) for value in (entropy, fringe, strain)
+    )
+    shares, balances = torch.tensor(shares), torch.tensor(balances)
     weights = belief_weights(5, 5)
     floor = ShareFloor(torch.tensor([floor]), torch.tensor([7.0]), torch.tensor([is_guess]))
-    return belief(weights, entropy, fringe, floor, shares, is_uneven)[0]
+    return belief(weights, entropy, fringe, strain, floor, shares, balances)[0]
 
 
 def test_belief_is_in_sharp_hypotheses_that_do_not_fall_short():
@@ -179,8 +183,27 @@ def test_belief_is_in_labelled_rows_that_are_typical():
 
 
 def test_uneven_classes_have_their_price():
-    found = believe(0.2, is_uneven=(0.0, 1.0, 1.0))
-    assert float(found[0] / found[1]) == pytest.approx(5**3.5, rel=1e-4)
+    found = believe(0.2, balances=(9.0, -0.5, 0.0))
+    assert float(found[0] / found[1]) == pytest.approx(5**3.75, rel=1e-4)
+    assert float(found[0] / found[2]) == pytest.approx(1.0)
+
+
+def test_even_classes_pay_for_their_strain():
+    found = believe(0.2, balances=(9.0, 9.0, 0.0), strain=[[0.0, 0.01, 0.01]])
+    expected = np.exp(0.01 * 500 / np.log(5))
+    assert float(found[0] / found[1]) == pytest.approx(expected, rel=1e-4)
+    assert float(found[0] / found[2]) == pytest.approx(1.0)
+
+
+def test_strain_is_the_divergence_and_few_rows_prove_little():
+    means = torch.tensor([0.3, 0.2, 0.1, 0.4]).double()[None, :, None]
+    shares = np.array([0.3, 0.2, 0.1]) / 0.6
+    expected = np.sum(shares * np.log(3 * shares))
+    assert float(divergence(means)) == pytest.approx(expected)
+    for n_query, counted in ((50, 30 / 40), (5, 3 / 13)):
+        assert float(strain(means, n_query)) == pytest.approx(counted * expected)
+    even = torch.tensor([0.2, 0.2, 0.2, 0.4]).double()[None, :, None]
+    assert float(strain(even, 50)) == pytest.approx(0, abs=1e-12)
 
 
 def test_a_guessed_share_does_not_count_where_the_query_hardly_parts():
@@ -189,9 +212,10 @@ def test_a_guessed_share_does_not_count_where_the_query_hardly_parts():
     assert float(known[2] / known[1]) == pytest.approx(np.exp(7 * (0.4**2 - 0.1**2)), rel=1e-4)
 
 
-def test_entropies_tell_more_with_more_shots():
+def test_entropies_and_strain_tell_more_with_more_shots():
     assert belief_weights(5, 5).sharpness == 40.0
     assert belief_weights(5, 80).sharpness == 80.0
+    assert belief_weights(5, 80).strain == 2 * belief_weights(5, 5).strain
 
 
 def test_uneven_classes_are_held_to_few_labelled_rows():
