@@ -60,6 +60,8 @@ SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, and those at hand at o
 # Belief of a hypothesis that goes on, after a look at a sample and after its first step.
 LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
 MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small query, too
+SETTLED = 5e-4  # relative change of sums in all steps that are left, which are then not made
+MET = 1e-4  # change of intercepts, after which they meet the shares
 _TINY = 1e-30
 
 
@@ -114,6 +116,7 @@ class SampleFit:
         self.intercepts = torch.zeros_like(prescribed)
         self._counts, self._squares = torch.zeros_like(prescribed), torch.zeros_like(prescribed)
         self._entropy = torch.zeros_like(shares)
+        self._is_moving = torch.ones_like(shares, dtype=torch.bool)
         self._rows = starts.new_zeros(*prescribed.shape, starts.shape[1])
         self._outliers_count, self._extra_prior, self._n_steps = 1.0, 0.0, 0
         start = START * F.pad(starts, (0, 0, 0, 1))
@@ -145,12 +148,19 @@ class SampleFit:
         """Of functions fitted to the last assignments, ``(G, K + 1, d)``."""
         return self._as_weights(self._fitted(self._targets()))
 
-    def step(self) -> Tensor:
-        """Fit the functions, then share out the sample; return the objective ``(G,)``."""
+    def step(self, n_left: int) -> Tensor:
+        """Fit the functions, then share out the sample; return the objective ``(G,)``.
+
+        With ``n_left`` steps to come, hypotheses that have settled take no more of them.
+        """
         targets = self._targets()
         functions = self._fitted(targets)
+        before = self._rows.clone()
         self._share_out(self._as_weights(functions), SWEEPS if self._n_steps else FIRST_SWEEPS)
         self._n_steps += 1
+        change = torch.linalg.vector_norm(self._rows - before, dim=(1, 2))
+        change /= torch.linalg.vector_norm(self._rows, dim=(1, 2)).clamp_min_(_TINY)
+        self._is_moving = change * n_left > SETTLED
         fit = (functions * (self._targets() - targets / 2)).sum((1, 2)) / self.model.temperature
         prior = self._prior_weight() * (self._rows[:, :-1] * self._starts).sum((1, 2))
         weight = self.assumed.balances * (1 - self.assumed.shares)
@@ -164,11 +174,11 @@ class SampleFit:
         """
         n_entries, n_rows = weights.shape[1], len(self._sample)
         n_together = max(1, SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
-        for some in torch.arange(len(weights)).split(n_together):
-            at = slice(int(some[0]), int(some[-1]) + 1)
+        moving = self._is_moving.nonzero()[:, 0]
+        for at in moving.split(n_together) if len(moving) else ():
             logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
             logits = logits.unflatten(0, (-1, n_entries))
-            log_sums = [self._sweep(g, logits[i], n_sweeps) for i, g in enumerate(some.tolist())]
+            log_sums = [self._sweep(g, logits[i], n_sweeps) for i, g in enumerate(at.tolist())]
             rows = plain_product(logits.flatten(0, 1), self._sample)
             self._rows[at] = rows.unflatten(0, (-1, n_entries)).mul_(self._n_query / n_rows)
             # A row's entropy is its log-sum-exp minus its expected logit.
@@ -193,24 +203,29 @@ class SampleFit:
             per_row = total.reciprocal()
             counts = replicas * factor * (odds @ per_row)
             squares = replicas * factor.square() * (squared @ per_row.square())
-            if i < n_sweeps:
-                self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
-                factor = (intercepts - before).exp_()
+            if i == n_sweeps:
+                break
+            change = self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
+            factor = (intercepts - before).exp_()
+            if change < MET:
+                n_sweeps = i + 1
         odds.mul_(per_row).mul_(factor[:, None])
         self._counts[g], self._squares[g] = counts, squares
         return total.log_().add_(top).mean()
 
-    def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> None:
-        """One of Newton's steps of the intercepts."""
+    def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
+        """One of Newton's steps of the intercepts; return the largest change."""
         rho, intercepts = self.assumed.balances[g], self.intercepts[g]
         n_known = counts[:-1].sum()
         logs, log_known = safe_log(counts), safe_log(n_known)
         pull = logs[:-1] - log_known + math.log(self._n_classes)
         pull = intercepts[:-1] + rho * pull
-        intercepts[:-1] -= pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
+        change = -pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
         slope = slopes[-1] / (n_known / self._n_query).clamp_min(_TINY)
         gap = torch.logit(self.assumed.shares[g]) - logs[-1] + log_known
-        intercepts[-1] += gap / slope.clamp_min(0.25)
+        change = torch.cat([change, (gap / slope.clamp_min(0.25))[None]])
+        intercepts += change
+        return float(change.abs().max())
 
     def judge(self) -> tuple[Tensor, Tensor]:
         """Relative entropy of the hypotheses, and the belief in each."""
@@ -241,12 +256,14 @@ class SampleFit:
     def keep(self, kept: Tensor) -> None:
         """Go on with these hypotheses alone."""
         self.assumed = self.assumed.keep(kept)
-        for name in ("intercepts", "_mean", "_counts", "_squares", "_entropy", "_rows"):
+        names = ("intercepts", "_mean", "_counts", "_squares", "_entropy", "_rows", "_is_moving")
+        for name in names:
             setattr(self, name, getattr(self, name)[kept])
 
     def settle(self) -> None:
         """Go on as hypotheses do that have been judged."""
         self._outliers_count = OUTLIERS_COUNT
+        self._is_moving.fill_(True)
         self._extra_prior = extra_prior(self._n_classes, self._n_labelled)
 
 
@@ -282,7 +299,7 @@ def solve_adaptive_tiled(
     fit = SampleFit(*about[0], sample, *about[1], assumed)
     objective = []
     for i in range(1, max_iter + 1):
-        objective.append(fit.step())
+        objective.append(fit.step((judged_at if i <= judged_at else max_iter) - i))
         if i == 1 < judged_at and is_first and n_classes >= MANY_CLASSES:
             kept = fit.drop_hopeless()
             objective = [values[kept] for values in objective]
@@ -324,7 +341,7 @@ def most_likely(about, sample: Tensor, assumed: Hypotheses, n_steps: int) -> Hyp
     rows = sample[spread_rows(len(sample), FIRST_ROWS).to(sample.device)]
     trial = SampleFit(*about[0], rows, *about[1], assumed)
     for i in range(n_steps):
-        trial.step()
+        trial.step(n_steps - i - 1)
         if i == 0:
             trial.drop_hopeless()
     trial.keep((trial.judge()[1] >= LEAST_BELIEF).nonzero()[:, 0])

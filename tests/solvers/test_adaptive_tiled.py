@@ -153,3 +153,20 @@ def test_rows_of_a_sample_are_spread_and_always_the_same():
     assert torch.equal(rows // 10, torch.arange(100))
     assert torch.equal(rows, adaptive_sums.spread_rows(1000, 100))
     assert torch.equal(adaptive_sums.spread_rows(5, 100), torch.arange(5))
+
+
+def test_hypotheses_that_have_settled_take_no_more_steps(in_tiles, monkeypatch):
+    sweeps, sweep = [], adaptive_tiled.SampleFit._sweep
+
+    def watch(self, g, logits, n_sweeps):
+        sweeps.append(self._n_steps)
+        return sweep(self, g, logits, n_sweeps)
+
+    task = make_task(spread=0.5)
+    expected = fit(task, max_iter=30)
+    in_tiles()
+    monkeypatch.setattr(adaptive_tiled.SampleFit, "_sweep", watch)
+    found = fit(task, max_iter=30)
+    assert max(sweeps) < 29  # none of them takes the last step
+    np.testing.assert_allclose(found.inlierness_, expected.inlierness_, atol=1e-3)
+    assert found.objective_.shape == (30,)
