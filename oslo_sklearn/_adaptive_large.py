@@ -8,9 +8,10 @@ from functools import partial
 import torch
 
 from ._devices import enough_threads
+from ._progress import rows_to_read
 from ._validation import check_rows
 from .base import Answer, Solution, is_worth_storing
-from .solvers.adaptive import KEPT, OSLO_MODEL
+from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
 from .solvers.geometry import class_means, prepare_rows, unit_rows
@@ -32,29 +33,27 @@ class LargeTasks:
             center = self._center_on_cells(support, labels, sample, n_classes)
         else:
             center = self._find_center([support, query])
-        tiles = self._tiles(rows, center, n_classes)
-        solution = self._solve_sample(
-            support,
-            labels,
-            n_classes,
-            center,
-            sample,
-            len(rows),
-            lambda path: sum_step(OSLO_MODEL, path, (tile[1] * tile[2] for tile in tiles)),
-        )
-        del sample
-        return solution, self._answer_tiles(solution.state, tiles, n_classes)
+        # Lengths, steps and answers.
+        with rows_to_read(type(self).__name__, len(rows), OSLO_STEPS + 2) as bar:
+            tiles = TiledRows(rows, None if center is None else center[0], bar.update)
+            tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
+            solution = self._solve_sample(
+                support,
+                labels,
+                n_classes,
+                center,
+                sample,
+                len(rows),
+                lambda path: sum_step(OSLO_MODEL, path, (tile[1] * tile[2] for tile in tiles)),
+            )
+            del sample
+            return solution, self._answer_tiles(solution.state, tiles, n_classes)
 
     def _center_on_cells(self, support, labels, sample, n_classes):
         """As `cell_center`, of sampled rows ``(m, d)`` in tiles."""
         prototypes = unit_rows(class_means(unit_rows(support), labels, n_classes))[0]
         cells = sum_cells(prototypes, sample.split(tile_rows(sample.shape[-1])))
         return cells.add_support(support[0], labels[0]).center(sample)[None]
-
-    def _tiles(self, rows, center, n_classes) -> TiledRows:
-        tiles = TiledRows(rows, None if center is None else center[0])
-        tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
-        return tiles
 
     def _solve_sample(self, support, labels, n_classes, center, sample, n_query, add_up):
         """Solve one task from rows of its query, which are prepared in place."""

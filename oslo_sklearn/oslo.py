@@ -10,6 +10,7 @@ import torch
 from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
+from ._progress import rows_to_read
 from ._sklearn import Interval, StrOptions
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
@@ -217,16 +218,18 @@ class OSLO(FewShotOpenSetClassifier):
         center = self._find_center([support, query])
         support, labels = only_classes(self._prepare(support, center), labels)
         start = self._start(Task(support, labels, None, n_classes))
-        solved = solve_oslo_tiled(
-            self._model(),
-            self._on_model(support, None)[0],
-            labels[0],
-            TiledRows(query[0], None if center is None else center[0]),
-            n_classes,
-            max_iter=self.max_iter,
-            start=None if start is None else start[0],
-            keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
-        )
+        # Lengths, steps and labels.
+        with rows_to_read(type(self).__name__, query.shape[1], self.max_iter + 2) as bar:
+            solved = solve_oslo_tiled(
+                self._model(),
+                self._on_model(support, None)[0],
+                labels[0],
+                TiledRows(query[0], None if center is None else center[0], bar.update),
+                n_classes,
+                max_iter=self.max_iter,
+                start=None if start is None else start[0],
+                keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
+            )
         answer = Answer(
             proba=None,
             outlierness=-solved.logit_xi[None],

@@ -160,11 +160,17 @@ class TiledSolution(NamedTuple):
 class TiledRows:
     """Rows ``(n, d)`` minus a centre, tile by tile and never all at once.
 
-    Each tile comes with its place and with one over its rows' lengths ``(n, 1)``.
+    Each tile comes with its place and with one over its rows' lengths ``(n, 1)``. ``on_read`` is
+    told how many rows have been read; finding the lengths is the first reading.
     """
 
-    def __init__(self, rows: Tensor, center: Tensor | None):
-        self.rows, self.center = rows, center
+    def __init__(
+        self,
+        rows: Tensor,
+        center: Tensor | None,
+        on_read: Callable[[int], object] = lambda n_rows: None,
+    ):
+        self.rows, self.center, self._on_read = rows, center, on_read
         self.size = tile_rows(rows.shape[1])
         noise = center_rows(rows[:0], center)[1]
         self.inverse = rows.new_empty(len(rows), 1)
@@ -185,6 +191,7 @@ class TiledRows:
             if self.center is not None:
                 tile = tile - self.center
             yield where, tile, self.inverse[where]
+            self._on_read(len(tile))
 
 
 def solve_oslo_tiled(

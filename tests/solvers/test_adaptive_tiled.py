@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 import torch
 from helpers import make_task
+from tqdm import tqdm
 
+import oslo_sklearn._adaptive_large
 import oslo_sklearn.adaptive
-from oslo_sklearn import AdaptiveOSLO
+import oslo_sklearn.oslo
+from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.metrics import auroc
 from oslo_sklearn.solvers import adaptive_sums, adaptive_tiled, oslo_tiled
 from oslo_sklearn.solvers.geometry import cell_center, class_means, unit_rows
@@ -170,3 +175,21 @@ def test_hypotheses_that_have_settled_take_no_more_steps(in_tiles, monkeypatch):
     assert max(sweeps) < 29  # none of them takes the last step
     np.testing.assert_allclose(found.inlierness_, expected.inlierness_, atol=1e-3)
     assert found.objective_.shape == (30,)
+
+
+@pytest.mark.parametrize("method", [OSLO, AdaptiveOSLO])
+def test_a_long_fit_tells_how_many_rows_are_left(in_tiles, monkeypatch, method):
+    bars = []
+
+    def watch(name, n_rows, n_readings):
+        bars.append(tqdm(total=n_rows * n_readings, file=io.StringIO()))
+        return bars[-1]
+
+    in_tiles()
+    for module in (oslo_sklearn._adaptive_large, oslo_sklearn.oslo):
+        monkeypatch.setattr(module, "rows_to_read", watch)
+    monkeypatch.setattr(oslo_sklearn.oslo, "_TILES_WORTHWHILE", 0)
+    task = make_task()
+    method().fit(*task[:3])
+    (bar,) = bars
+    assert bar.n == bar.total > len(task.query_X)
