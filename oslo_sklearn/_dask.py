@@ -21,6 +21,7 @@ from ._optional import require
 from ._results import QUERY_ATTRIBUTES, Answer, State, Transduction, first
 from ._threshold import check_outlier_label, mark_outliers
 from ._validation import check_features, check_rows
+from .solvers.adaptive_sums import spread_rows
 from .solvers.oslo_tiled import tile_rows
 
 _SCALE = 2.0**-40  # of sums of rows: no number of them overflows, and no digit is lost
@@ -47,7 +48,8 @@ class DaskAdapter:
             raise ValueError(
                 f"query_X is a dask {type(query_X).__name__}, and {name} needs all rows of its "
                 "query in memory at once. Fit it with a sample of them, np.asarray(sample); "
-                "predict and score_samples then take dask arrays. OSLO takes them at fit, too."
+                "predict and score_samples then take dask arrays. OSLO and AdaptiveOSLO take them "
+                "at fit, too."
             )
         dtype = common_dtype([support, _like(query)], estimator.dtype)
         support, labels = support.cpu().to(dtype)[None], torch.from_numpy(codes)[None]
@@ -105,7 +107,8 @@ class DaskAdapter:
             raise ValueError(
                 f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
                 "without query_X, so it would have to solve a task of all these rows now. Fit with "
-                "query_X first: OSLO takes a dask collection there, other methods an array."
+                "query_X first: OSLO and AdaptiveOSLO take a dask collection there, other methods "
+                "an array."
             )
         return _answer_blocks(estimator, rows, "X")
 
@@ -216,6 +219,29 @@ class RowBlocks:
             raise ValueError(no_rows("query_X"))
         return total
 
+    def spread(self, n_wanted: int) -> tuple[torch.Tensor, int]:
+        """So many rows, evenly spread and always the same, and the number of all rows."""
+        query, n_blocks = self.query, self.query.numblocks[0]
+        sizes = query.chunks[0]
+        if np.isnan(sizes).any():
+            per_block = {"chunks": ((1,) * n_blocks, (1,)), "meta": np.empty((0, 0), int)}
+            sizes = query.map_blocks(_count_rows, **per_block).compute()[:, 0]
+        edges = np.append(0, np.cumsum(sizes))
+        n_rows = int(edges[-1])
+        if not n_rows:
+            raise ValueError(no_rows("query_X"))
+        chosen = spread_rows(n_rows, n_wanted).numpy()
+        places = np.searchsorted(chosen, edges)
+        like = _like(query).new_empty(0, query.shape[1]).numpy()
+        found = query.map_blocks(
+            _take_rows,
+            _send(self.solver),
+            require("dask", "dask").delayed((chosen, edges, places), pure=True),
+            chunks=(tuple(np.diff(places).tolist()), (query.shape[1],)),
+            meta=like,
+        )
+        return torch.from_numpy(found.compute()), n_rows
+
     def later(self, function, values: np.ndarray, *of_sum):
         """``function(sums, values)``, lazily, with the sums of ``summed(*of_sum)``."""
         sums = self.summed(*of_sum)
@@ -229,6 +255,20 @@ class RowBlocks:
 
 def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:
     return function(solver, block)[None] if block.shape[0] else np.zeros((1, size))
+
+
+def _count_rows(block: np.ndarray) -> np.ndarray:
+    return np.array([[block.shape[0]]])
+
+
+def _take_rows(block: np.ndarray, solver, where, block_id) -> np.ndarray:
+    """The chosen rows of a block, all rows of which are checked."""
+    chosen, edges, places = where
+    i = block_id[0]
+    if not block.shape[0]:
+        return np.empty(block.shape)
+    rows = check_rows(solver, block, "query_X").cpu().numpy()
+    return rows[chosen[places[i] : places[i + 1]] - edges[i]]
 
 
 def _sum_query(solver, block: np.ndarray) -> np.ndarray:

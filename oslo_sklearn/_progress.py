@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_LONG = 5  # seconds, before which a fit shows nothing
+
 
 def progress_bar(tasks=None, *, enabled: bool = True, **options):
     """A bar of tqdm on stderr, on terminals and in notebooks, and none where output is piped.
@@ -13,3 +15,8 @@ def progress_bar(tasks=None, *, enabled: bool = True, **options):
     in_notebook = any("notebook" in base.__module__ for base in tqdm.__mro__)
     disable = (False if in_notebook else None) if enabled else True
     return tqdm(tasks, disable=disable, leave=None, **options)
+
+
+def rows_to_read(name: str, n_rows: int, n_readings: int):
+    """A bar for a fit that takes long: of rows, each of which is read several times."""
+    return progress_bar(total=n_rows * n_readings, desc=name, unit=" rows", delay=_LONG)

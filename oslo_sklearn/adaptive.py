@@ -9,14 +9,14 @@ from typing import Literal
 
 import torch
 
+from ._adaptive_large import LargeTasks
 from ._decision import Zero
 from ._docs import shared_docs
 from ._sklearn import Interval, StrOptions
 from ._typing import Center, Device, DType, Label, Threshold
 from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
-from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
+from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import (
-    KEPT,
     LEAST_SHARE,
     SHARES,
     AdaptiveModel,
@@ -24,18 +24,14 @@ from .solvers.adaptive import (
     solve_adaptive,
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.adaptive_sums import read_tiles, spread_rows, sum_cells, sum_moment
-from .solvers.adaptive_tiled import MOMENT_ROWS, READ_ROWS, sample_size, solve_adaptive_tiled
 from .solvers.diagnosis import largest_columns, some_rows
-from .solvers.geometry import cell_center, class_means, prepare_rows, unit_rows
-from .solvers.oslo_tiled import TiledRows, tile_rows
+from .solvers.geometry import cell_center, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
 # What a solution keeps to answer rows from, in the order that `answer_rows` takes.
 _ANSWERS_FROM = ("weights", "intercepts", "belief", "prototypes", "trust")
 # Entries of a query, or of assignments, from which on a task is solved in tiles.
 _TILES_WORTHWHILE = 2**22
-_TILE_ENTRIES = 2**21  # of assignments that are at hand at once
 # The mixes of classes that are tried: rho > 0 evens the classes out, rho < 0 lets them be absent.
 _BALANCES = {"auto": (9.0, -0.5), "balanced": (9.0,), "free": (0.0,)}
 
@@ -46,7 +42,7 @@ _DIFFERING = 0.2
 
 
 @shared_docs
-class AdaptiveOSLO(FewShotOpenSetClassifier):
+class AdaptiveOSLO(LargeTasks, FewShotOpenSetClassifier):
     r"""The method for any pile: share of outliers and mix of classes are estimated.
 
     **Start with this method.** Use it if you do not know how many query rows are outliers, or
@@ -223,52 +219,8 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
     def _centers_on_cells(self) -> bool:
         return isinstance(self.center, str) and self.center == "auto"
 
-    def _solve_large(self, support, query, labels, n_classes):
-        """Solve one task without a copy of its query."""
-        if self._centers_on_cells():
-            cells = sum_cells(
-                unit_rows(class_means(unit_rows(support), labels, n_classes))[0],
-                query[0].split(tile_rows(query.shape[-1])),
-            )
-            center = cells.add_support(support[0], labels[0]).center(query)[None]
-        else:
-            center = self._find_center([support, query])
-        of_task = None if center is None else center[0]
-        support, rows = self._prepare(support, center), query[0]
-        tiles = TiledRows(rows, of_task)
-        tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
-        every, some = (spread_rows(len(rows), n).to(rows.device) for n in (len(rows), READ_ROWS))
-        chosen = spread_rows(len(rows), sample_size(n_classes)).to(rows.device)
-        solve = partial(
-            solve_adaptive_tiled,
-            self._model(),
-            self._on_model(support)[0],
-            labels[0],
-            prepare_rows(rows[chosen], of_task, normalize=True),
-            sum_moment(rows, spread_rows(len(rows), MOMENT_ROWS), of_task),
-            len(rows),
-            unit_rows(start_prototypes(support, labels, n_classes))[0],
-            lambda all_rows, *state: read_tiles(*state, tiles.some(every if all_rows else some)),
-            max_iter=self.max_iter,
-        )
-        solution = self._heed_negatives(solve, support, labels)
-        solution.state["center"] = center
-        return solution, self._answer_tiles(solution.state, tiles, n_classes)
-
-    def _answer_tiles(self, state, tiles, n_classes) -> Answer:
-        """Answer all rows; probabilities that are too large to store are left to `_infer`."""
-        like, n_rows = tiles.rows, len(tiles)
-        scores, inlierness = like.new_empty(1, n_rows), like.new_empty(1, n_rows)
-        codes = torch.empty(1, n_rows, dtype=torch.int64, device=like.device)
-        keeps = is_worth_storing(n_rows * n_classes * like.element_size())
-        proba = like.new_empty(1, n_rows, n_classes) if keeps else None
-        for where, tile, inverse in tiles:
-            found = self._infer(state, (tile * inverse)[None])
-            scores[:, where], inlierness[:, where] = found.outlierness, found.inlierness
-            codes[:, where] = found.labels
-            if keeps:
-                proba[:, where] = found.proba
-        return Answer(proba, scores, labels=codes, inlierness=inlierness)
+    def _solves_by_sums(self) -> bool:
+        return self._solves_as(AdaptiveOSLO)  # a subclass with another solver has other sums
 
     def _solve(self, task) -> Solution:
         solve = partial(
@@ -358,7 +310,7 @@ class AdaptiveOSLO(FewShotOpenSetClassifier):
         share = float(solution.state["share"][0])
         # Known negatives overrule a share that was given.
         if self.outlier_share_ is None or abs(share - self.outlier_share_) > 2 * LEAST_SHARE:
-            self.outlier_share_ = share if len(self.outlierness_) > 1 else math.nan
+            self.outlier_share_ = math.nan if self.outlierness_.shape[0] == 1 else share
 
 
 def _is_large(query, n_classes: int) -> bool:

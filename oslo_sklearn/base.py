@@ -130,7 +130,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
 
     def _check_params(self) -> None:
         self._check_constraints(self._parameter_constraints)
-        self._rule()
+        choose_rule(self._decision, self.threshold, self.contamination)
         check_device(self.device)
         check_dtype(self.dtype)
 

@@ -12,6 +12,7 @@ import torch
 from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
+from ._progress import rows_to_read
 from ._sklearn import Interval, StrOptions
 from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
@@ -227,16 +228,18 @@ class OSLO(FewShotOpenSetClassifier):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
         support, labels, start, _ = self._take_support(support, labels, center, n_classes)
-        solved = solve_oslo_tiled(
-            self._model(),
-            support,
-            labels,
-            TiledRows(query[0], None if center is None else center[0]),
-            n_classes,
-            max_iter=self.max_iter,
-            start=start,
-            keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
-        )
+        # Lengths, steps and labels.
+        with rows_to_read(type(self).__name__, query.shape[1], self.max_iter + 2) as bar:
+            solved = solve_oslo_tiled(
+                self._model(),
+                support,
+                labels,
+                TiledRows(query[0], None if center is None else center[0], bar.update),
+                n_classes,
+                max_iter=self.max_iter,
+                start=start,
+                keep_z=is_worth_storing(query.shape[1] * n_classes * query.element_size()),
+            )
         answer = Answer(
             proba=None,
             outlierness=-solved.logit_xi[None],

@@ -36,6 +36,7 @@ LAYERS = (
     {"_solving", "_dask", "training"},
     {"_collections"},
     {"base", "preprocessing"},
+    {"_adaptive_large"},
     {"oslo", "adaptive", "baselines"},
     {"detectors", "_wrapped"},
     {"conformal"},

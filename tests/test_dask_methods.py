@@ -12,6 +12,7 @@ from sklearn.base import clone
 import oslo_sklearn
 from oslo_sklearn import (
     OSLO,
+    AdaptiveOSLO,
     KNNDetector,
     LaplacianShot,
     OpenMax,
@@ -81,7 +82,7 @@ def test_methods_without_a_use_for_other_rows_take_a_lazy_query(task, estimator)
 
 def transductive():
     for name, cls in methods():
-        if cls._transductive and cls is not OSLO:
+        if cls._transductive and cls not in (OSLO, AdaptiveOSLO):
             yield name, cls()
     yield "COPODDetector", oslo_sklearn.COPODDetector(batch=True)
     yield "KNNDetector", KNNDetector(classifier=OSLO())
@@ -104,8 +105,9 @@ def test_deferred_calls_say_what_to_do(task, estimator, method):
         getattr(estimator, method)(da.from_array(task.query_X))
 
 
-def test_a_subclass_with_its_own_solver_is_not_taken_for_oslo(task):
-    class Other(OSLO):
+@pytest.mark.parametrize("base", [OSLO, AdaptiveOSLO])
+def test_a_subclass_with_its_own_solver_is_not_taken_for_its_base(task, base):
+    class Other(base):
         def _solve(self, task):
             return super()._solve(task)
 

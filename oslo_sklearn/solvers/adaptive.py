@@ -177,14 +177,22 @@ def answer_rows(
     """
     n_hypotheses, n_entries = weights.shape[1:3]
     both = torch.cat([weights.flatten(1, 2), prototypes], 1)
-    products = product(rows, both.mT)
-    logits, cosines = products.split([n_hypotheses * n_entries, prototypes.shape[1]], -1)
-    logits = logits.unflatten(-1, (n_hypotheses, n_entries)) + intercepts[:, None]
-    log_q = torch.log_softmax(logits, -1) + safe_log(belief)[:, None, :, None]
-    log_p = torch.logsumexp(log_q, -2)
-    known = log_p[..., :-1]
-    scores = log_p[..., -1] - torch.logsumexp(known, -1)
-    return AdaptiveAnswers(scores, trust[:, None, None] * known + LABEL_WEIGHT * cosines)
+    # A line for each entry: all that is done with them then runs along contiguous rows.
+    products = product(both, rows.mT)
+    logits, cosines = products.split([n_hypotheses * n_entries, prototypes.shape[1]], 1)
+    logits = logits.unflatten(1, (n_hypotheses, n_entries)) + intercepts[..., None]
+    of_none = logits[:, :, -1]  # (B, H, n), as what follows
+    top = logits[:, :, :-1].amax(2)
+    odds = logits[:, :, :-1].sub_(top[:, :, None]).exp_()
+    of_known = odds.sum(2).log_().add_(top)
+    log_weight = safe_log(belief)[..., None] - torch.logaddexp(of_known, of_none)
+    scores = torch.logsumexp(log_weight + of_none, 1) - torch.logsumexp(log_weight + of_known, 1)
+    log_weight += top
+    highest = log_weight.amax(1, keepdim=True)
+    odds *= (log_weight - highest).exp_()[:, :, None]
+    log_p = safe_log(odds.sum(1)) + highest
+    label_logits = trust[:, None, None] * log_p + LABEL_WEIGHT * cosines
+    return AdaptiveAnswers(scores, label_logits.mT.contiguous())
 
 
 class _Fit:

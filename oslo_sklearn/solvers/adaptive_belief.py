@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import class_means, one_hot, product, safe_log
+from .geometry import ascending, class_means, one_hot, product, safe_log
 
 SHARPNESS = 40.0  # weight of the relative entropy with one labelled row a class
 SHORTFALL = 7.0  # weight of the squared shortfall, with one labelled row a class
@@ -165,8 +165,13 @@ def share_floor(cosines: Tensor, support: Tensor, labels: Tensor) -> ShareFloor:
     own, is_paired = left_out_cosines(support, labels, n_classes)
     n_paired = is_paired.sum(-1)
     is_guess = n_paired == 0
+    guessed = told = cosines.new_zeros(len(cosines))
+    if bool(is_guess.any()):
+        guessed = storey_share(cosines)
+    if not bool(is_guess.all()):
+        told = mixture_share(cosines, own, is_paired)
     return ShareFloor(
-        torch.where(is_guess, storey_share(cosines), mixture_share(cosines, own, is_paired)),
+        torch.where(is_guess, guessed, told),
         torch.where(
             is_guess,
             _weight_of_guess(n_classes),
@@ -223,7 +228,7 @@ def mixture_share(cosines: Tensor, own: Tensor, is_paired: Tensor) -> Tensor:
         return cosines.new_zeros(len(cosines))
     best, nearest = cosines.max(-2)
     others = cosines.scatter(-2, nearest[..., None, :], -torch.inf).flatten(1)
-    others = others.sort(-1).values[:, n:]
+    others = ascending(others)[:, n:]
     n_others = others.shape[-1]
     rank = torch.arange(n_others + 1, device=others.device, dtype=others.dtype) / n_others
     chance = (rank**n_classes).diff()
@@ -269,8 +274,8 @@ def storey_share(cosines: Tensor) -> Tensor:
     if n_classes == 1:
         return cosines.new_zeros(len(cosines))
     best, nearest = cosines.max(-2)
-    others = cosines.scatter(-2, nearest[..., None, :], torch.inf).flatten(1).sort(-1).values
-    best = best.sort(-1).values
+    others = ascending(cosines.scatter(-2, nearest[..., None, :], torch.inf).flatten(1))
+    best = ascending(best)
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
     levels = cosines.new_tensor(LEVELS)[:, None]
     weights = cosines.new_full((len(cosines), len(LEVELS), n), first_guess(n_classes))

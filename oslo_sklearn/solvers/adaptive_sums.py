@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .adaptive import OSLO_MODEL, OSLO_STEPS
-from .geometry import center_of_cells, one_hot, prepare_rows
-from .oslo import Step, step
-from .oslo_tiled import StepSums, tile_rows
+from .geometry import center_of_cells, one_hot, plain_product
+from .oslo_tiled import tile_rows
 
 _SCALE = 2.0**-40  # of sums of rows as they are: no number of them overflows
 
@@ -27,13 +24,12 @@ def spread_rows(n_rows: int, n_wanted: int) -> Tensor:
     return (edges[:-1] + jitter * edges.diff()).long().clamp_max(n_rows - 1)
 
 
-def sum_moment(rows: Tensor, indices: Tensor, center: Tensor | None) -> Tensor:
-    """Sum of the squares of all rows ``(n, d)``, prepared, estimated from some of them."""
+def sum_moment(rows: Tensor) -> Tensor:
+    """Sum of the squares of rows ``(n, d)``, in double precision."""
     moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
-    for some in indices.split(tile_rows(rows.shape[1])):
-        tile = prepare_rows(rows[some.to(rows.device)], center, normalize=True)
-        moment += tile.mT @ tile
-    return (moment * (len(rows) / len(indices))).to(rows.dtype)
+    for tile in rows.split(tile_rows(rows.shape[1])):
+        moment += plain_product(tile.mT, tile)
+    return moment
 
 
 class CellSums(NamedTuple):
@@ -71,86 +67,12 @@ def sum_cells(prototypes: Tensor, tiles: Iterable[Tensor]) -> CellSums:
     rows = torch.zeros_like(prototypes, dtype=torch.float64)
     counts = rows.new_zeros(len(rows))
     for tile in tiles:
-        largest = max(-tile.min(), tile.max())  # so that neither product overflows
+        low, high = tile.aminmax()
+        largest = torch.maximum(-low, high)  # so that neither product overflows
         scale = torch.where(largest > 0, largest, 1.0)
-        nearest = (tile @ (prototypes / scale).mT).argmax(-1)
-        joins = one_hot(nearest, len(prototypes), tile.dtype)
-        counts += joins.sum(0)
-        rows += (joins.div_(scale).mT @ tile) * (scale.double() * _SCALE)
+        # A line for each class, as in `read_tiles`.
+        nearest = ((prototypes / scale) @ tile.mT).max(0).indices
+        joins = one_hot(nearest, len(prototypes), tile.dtype).mT.contiguous()
+        counts += joins.sum(1)
+        rows += (joins.div_(scale) @ tile) * (scale.double() * _SCALE)
     return CellSums(rows, counts)
-
-
-class Reading(NamedTuple):
-    """What a reading of rows adds up, in double precision."""
-
-    rows: Tensor  # (H, K + 1, d), weighted by the assignments
-    counts: Tensor  # (H, K + 1), of the assignments
-    squares: Tensor  # (H, K + 1), of the assignments
-    log_sums: Tensor  # (H,), of the exponentials of a row's logits
-    oslo: StepSums  # its step after the path so far; the last entry is the number of rows
-
-    @classmethod
-    def zeros(cls, weights: Tensor, path: Tensor) -> Reading:
-        rows = torch.zeros_like(weights, dtype=torch.float64)
-        counts = rows.new_zeros(rows.shape[:2])
-        return cls(rows, counts, counts.clone(), rows.new_zeros(len(rows)), StepSums.zeros(path[0]))
-
-    def scaled(self, n_rows: int) -> Reading:
-        """The sums of so many rows, of which those that were read are a part."""
-        factor = n_rows / float(self.oslo.n_rows)
-        oslo = StepSums(*(part * factor for part in self.oslo))
-        return Reading(*(part * factor for part in self[:-1]), oslo)
-
-    def pack(self) -> np.ndarray:
-        """As one vector: the sum of such vectors is that of all rows."""
-        parts = torch.cat([part.reshape(-1) for part in self[:-1]])
-        return np.concatenate([parts.cpu().numpy(), self.oslo.pack()])
-
-    @classmethod
-    def unpack(cls, packed: np.ndarray, shape: tuple[int, int, int]) -> Reading:
-        """``shape`` is that of ``rows``."""
-        shapes = (shape, shape[:2], shape[:2], shape[:1])
-        *parts, rest = np.split(packed, np.cumsum([math.prod(shape) for shape in shapes]))
-        parts = (torch.from_numpy(p).reshape(s) for p, s in zip(parts, shapes, strict=True))
-        return cls(*parts, StepSums.unpack(rest, shape[1] - 1))
-
-
-def read_tiles(
-    weights: Tensor, intercepts: Tensor, path: Tensor, tiles: Iterable[tuple[Tensor, Tensor]]
-) -> Reading:
-    """Read tiles of rows ``(n, d)``, each with one over its rows' lengths ``(n, 1)``.
-
-    ``weights (H, K + 1, d)`` and ``intercepts (H, K + 1)`` are those of the hypotheses, and ``path
-    (t + 1, K, d)`` has OSLO's prototypes so far.
-    """
-    sums = Reading.zeros(weights, path)
-    shape = weights.shape[:2]
-    both, makes_step = weights.flatten(0, 1), len(path) <= OSLO_STEPS
-    if makes_step:
-        both = torch.cat([both, path.flatten(0, 1)])
-    for tile, inverse in tiles:
-        # A line for each entry: all that is done with them then runs along contiguous rows.
-        products = (both @ tile.mT).mul_(inverse.mT)
-        q = products[: math.prod(shape)].unflatten(0, shape).add_(intercepts[..., None])
-        top = q.amax(1, keepdim=True)
-        total = q.sub_(top).exp_().sum(1, keepdim=True)
-        q.div_(total)
-        sums.log_sums.add_(top.add_(total.log_()).sum((1, 2)))
-        sums.counts.add_(q.sum(-1))
-        sums.squares.add_(torch.linalg.vector_norm(q, dim=-1).square_())
-        sums.rows.add_((q.mul_(inverse.mT).flatten(0, 1) @ tile).unflatten(0, shape))
-        if makes_step:
-            log_p = products[math.prod(shape) :].mT.contiguous().unflatten(-1, path.shape[:2])
-            sums.oslo.add(OSLO_MODEL, _step_along(log_p), tile, inverse)
-        else:
-            sums.oslo.n_rows.add_(len(tile))
-    return sums
-
-
-def _step_along(log_p: Tensor) -> Step:
-    """The last of OSLO's steps along a path, ``log_p (n, t, K)``."""
-    z = torch.full_like(log_p[:, 0], 1 / log_p.shape[-1])
-    for i in range(log_p.shape[1]):
-        found = step(OSLO_MODEL, log_p[:, i], z)
-        z = found.z
-    return found

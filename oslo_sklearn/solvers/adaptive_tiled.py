@@ -1,23 +1,24 @@
 r"""One AdaptiveOSLO task that is too large for an array of rows x classes x hypotheses.
 
 All that a step needs of the query are sums over its rows: :math:`\sum_i q_i x_i^\top` gives the
-functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task takes two stages:
+functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task takes three stages:
 
-* *A sample*, each row of which stands for several, goes through all steps of `adaptive` in memory,
-  one hypothesis after another. It judges the hypotheses, and its functions are where to start.
-* *Readings* of many rows, and at last of all, a tile at a time, for the hypotheses that matter. The
-  sample's sums are corrected by what they lacked at the last reading; intercepts are found on the
-  sample, whose totals are scaled to those that were read.
+* *A first sample* of a few thousand rows, each of which stands for several, tells which hypotheses
+  are worth a closer look.
+* *A sample* of many more, of all rows if they are not too many, goes through all steps of
+  `adaptive` for these hypotheses. It has hundreds of rows for each number that is fitted: functions
+  fitted to more of them are the same but for noise.
+* *All rows* are read, a tile at a time, for the steps of OSLO that help with the labels. Tiles are
+  added up by the caller, so they may be anywhere.
 
-A query no larger than the sample needs no second stage: the answer is that of `adaptive` but for
-rounding. Tiles are added up by the caller, so they may be anywhere.
+A query no larger than the first sample is solved as `adaptive` does, but for rounding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import copy
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -41,40 +42,60 @@ from .adaptive import (
 from .adaptive_belief import (
     belief,
     belief_weights,
+    divergence,
     extra_prior,
     fringe_of_sums,
     share_floor,
     strain,
 )
-from .adaptive_sums import Reading
-from .geometry import class_means, one_hot, safe_log
+from .adaptive_sums import spread_rows, sum_moment
+from .geometry import class_means, one_hot, plain_product, safe_log
+from .oslo_tiled import StepSums, ascend
 from .smoother import moment_map
 
-SAMPLE_ROWS = 2**13  # that the hypotheses are first judged on
-SAMPLE_ENTRIES = 2**23  # rows x classes of a sample, at most
-MOMENT_ROWS = 2**16  # that the second moment is estimated from
-READ_ROWS = 2**16  # that are read before the last step, which reads all
-CANDIDATES = 8  # hypotheses that are left after a look at the sample
-LEAST_BELIEF = 1e-3  # of a hypothesis that rows are read for
-# Of many classes, hypotheses with less belief than this after the first step are dropped.
-MANY_CLASSES, HOPELESS = 100, 1e-6
-MOST_OFF = 10.0  # that a total of the sample is taken to be
+FIRST_ROWS = 2**13  # that the hypotheses are first judged on
+SAMPLE_ROWS = 2**16  # that go through all steps
+SAMPLE_ENTRIES = 2**26  # of a sample, at most
+SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, and those at hand at once, at most
+# Belief of a hypothesis that goes on, after a look at a sample and after its first step.
+LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
+MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small query, too
+SETTLED = 5e-4  # relative change of sums in all steps that are left, which are then not made
+MET = 1e-4  # change of intercepts, after which they meet the shares
 _TINY = 1e-30
 
 
-def sample_size(n_classes: int) -> int:
+def sample_size(n_classes: int, n_features: int) -> int:
     """Rows of a sample."""
-    return min(SAMPLE_ROWS, max(1, SAMPLE_ENTRIES // (n_classes + 1)))
+    most = min(SAMPLE_ASSIGNMENTS // (n_classes + 1), SAMPLE_ENTRIES // n_features)
+    return min(SAMPLE_ROWS, max(1, most))
+
+
+class Hypotheses(NamedTuple):
+    """What G hypotheses assume."""
+
+    shares: Tensor  # (G,), of outliers
+    balances: Tensor  # (G,), rho
+
+    @classmethod
+    def of_model(cls, model: AdaptiveModel, share: float | None, like: Tensor) -> Hypotheses:
+        shares = like.new_tensor(SHARES if share is None else [share])
+        balances = like.new_tensor(model.balances)
+        shares = shares.clamp(LEAST_SHARE, 1 - LEAST_SHARE)
+        return cls(shares.repeat(len(balances)), balances.repeat_interleave(len(shares)))
+
+    def keep(self, kept: Tensor) -> Hypotheses:
+        return Hypotheses(self.shares[kept], self.balances[kept])
 
 
 class SampleFit:
-    """G hypotheses about one task, fitted to a sample of its query's rows, one after another.
+    """Hypotheses about one task, fitted to a sample of its query's rows, one after another.
 
     ``n_query`` is the number of rows that the sample stands for, and ``moment (d, d)`` the sum of
-    their squares. ``rows`` and ``counts`` are sums over all these rows, weighted by assignments.
+    their squares. Sums are those of all these rows.
     """
 
-    def __init__(self, model, support, labels, sample, starts, moment, n_query, shares):
+    def __init__(self, model, support, labels, sample, starts, moment, n_query, assumed):
         self.model, self._starts, self._sample = model, starts, sample
         self._floor = share_floor((starts @ sample.mT)[None], support[None], labels[None])
         self._support, self._labels = support, labels
@@ -88,126 +109,123 @@ class SampleFit:
         self._support_sum = omega * support.sum(0)
         square = support.mT @ support
         self._map = moment_map(moment + square, moment + omega * square, n_rows, model.ridge)
-        shares = shares.clamp(LEAST_SHARE, 1 - LEAST_SHARE)
-        balances = shares.new_tensor(model.balances)
-        self.shares, self.balances = (
-            shares.repeat(len(balances)),
-            balances.repeat_interleave(len(shares)),
-        )
-        known = ((1 - self.shares) / self._n_classes)[:, None].expand(-1, self._n_classes)
-        prescribed = torch.cat([known, self.shares[:, None]], 1)
+        self.assumed, shares = assumed, assumed.shares
+        known = ((1 - shares) / self._n_classes)[:, None].expand(-1, self._n_classes)
+        prescribed = torch.cat([known, shares[:, None]], 1)
         self._mean = (membership.sum(0) + n_query * prescribed) / n_rows
         self.intercepts = torch.zeros_like(prescribed)
         self._counts, self._squares = torch.zeros_like(prescribed), torch.zeros_like(prescribed)
-        self._entropy = torch.zeros_like(self.shares)
-        # What the sample's sums must be corrected by to be those of all rows.
-        self._ratio = torch.ones_like(prescribed)
+        self._entropy = torch.zeros_like(shares)
+        self._is_moving = torch.ones_like(shares, dtype=torch.bool)
         self._rows = starts.new_zeros(*prescribed.shape, starts.shape[1])
-        self._lacking = torch.zeros_like(self._rows)
         self._outliers_count, self._extra_prior, self._n_steps = 1.0, 0.0, 0
         start = START * F.pad(starts, (0, 0, 0, 1))
-        # The logits that the assignments come from.
-        self._weights = start.repeat(len(self.shares), 1, 1)
-        for g in range(len(self.shares)):
-            self._share_out(g, FIRST_SWEEPS)
-        self._offsets = self.intercepts.clone()
+        self._share_out(start.expand_as(self._rows), FIRST_SWEEPS)
         self.intercepts.zero_()  # those of the start belong to other logits
 
-    def _targets(self, g: int) -> Tensor:
-        """Sum of targets times rows, with the rows' weights, ``(K + 1, d)``."""
-        total = self._support_sum + self._rows[g].sum(0)  # a row's assignments sum to 1
-        return self._support_sums + self._rows[g] - self._mean[g, :, None] * total
+    def _targets(self) -> Tensor:
+        """Sum of targets times rows, with the rows' weights, ``(G, K + 1, d)``."""
+        total = self._support_sum + self._rows.sum(1, keepdim=True)  # a row's assignments sum to 1
+        return self._support_sums + self._rows - self._mean[..., None] * total
 
     def _fitted(self, targets: Tensor) -> Tensor:
-        """The functions V fitted to the targets, ``(K + 1, d)``."""
-        functions = targets @ self._map
-        functions[-1] *= self._outliers_count
+        """The functions V fitted to the targets, ``(G, K + 1, d)``."""
+        functions = (targets.flatten(0, 1) @ self._map).view_as(targets)
+        functions[:, -1] *= self._outliers_count
         return functions
 
-    def _as_weights(self, g: int, functions: Tensor) -> Tensor:
+    def _as_weights(self, functions: Tensor) -> Tensor:
         """What rows are multiplied by to have their logits, but for the intercepts."""
         weights = functions / self.model.temperature
-        weights[:-1] += self._prior_weight(g) * self._starts
+        weights[:, :-1] += self._prior_weight()[:, None, None] * self._starts
         return weights
 
-    def _prior_weight(self, g: int) -> float:
-        return self.model.prior_weight * (1 + self._extra_prior * (self.balances[g] < 0))
+    def _prior_weight(self) -> Tensor:
+        is_uneven = self.assumed.balances < 0
+        return self.model.prior_weight * (1 + self._extra_prior * is_uneven)
 
     def weights(self) -> Tensor:
         """Of functions fitted to the last assignments, ``(G, K + 1, d)``."""
-        indices = range(len(self.shares))
-        return torch.stack([self._as_weights(g, self._fitted(self._targets(g))) for g in indices])
+        return self._as_weights(self._fitted(self._targets()))
 
-    def step(self) -> Tensor:
-        """Fit the functions, then share out the sample; return the objective ``(G,)``."""
-        n_sweeps = SWEEPS if self._n_steps else FIRST_SWEEPS
+    def step(self, n_left: int) -> Tensor:
+        """Fit the functions, then share out the sample; return the objective ``(G,)``.
+
+        With ``n_left`` steps to come, hypotheses that have settled take no more of them.
+        """
+        targets = self._targets()
+        functions = self._fitted(targets)
+        before = self._rows.clone()
+        self._share_out(self._as_weights(functions), SWEEPS if self._n_steps else FIRST_SWEEPS)
         self._n_steps += 1
-        objective = torch.empty_like(self.shares)
-        for g in range(len(objective)):
-            targets = self._targets(g)
-            functions = self._fitted(targets)
-            self._weights[g] = self._as_weights(g, functions)
-            self._share_out(g, n_sweeps)
-            fit = (functions * (self._targets(g) - targets / 2)).sum() / self.model.temperature
-            prior = self._prior_weight(g) * (self._rows[g, :-1] * self._starts).sum()
-            shares = F.normalize(self._counts[g, :-1], p=1, dim=0)
-            divergence = (shares * safe_log(shares * self._n_classes)).sum()
-            of_row = self._entropy[g] - self.balances[g] * (1 - self.shares[g]) * divergence
-            objective[g] = fit + prior + self._n_query * of_row
-        self._offsets = self.intercepts.clone()
-        return objective
+        change = torch.linalg.vector_norm(self._rows - before, dim=(1, 2))
+        change /= torch.linalg.vector_norm(self._rows, dim=(1, 2)).clamp_min_(_TINY)
+        self._is_moving = change * n_left > SETTLED
+        fit = (functions * (self._targets() - targets / 2)).sum((1, 2)) / self.model.temperature
+        prior = self._prior_weight() * (self._rows[:, :-1] * self._starts).sum((1, 2))
+        weight = self.assumed.balances * (1 - self.assumed.shares)
+        of_row = self._entropy - weight * divergence(self._counts.mT[None])[0]
+        return fit + prior + self._n_query * of_row
 
-    def _share_out(self, g: int, n_sweeps: int) -> None:
+    def _share_out(self, weights: Tensor, n_sweeps: int) -> None:
         """Assign the sample, with intercepts that meet the shares.
 
-        Newton's steps as in `adaptive`, but exponentials are taken once for all of them.
+        Products with rows are taken for several hypotheses at once, which is twice as fast.
         """
-        rho, log_odds = self.balances[g], torch.logit(self.shares[g])
-        intercepts = self.intercepts[g]
-        weights = self._weights[g]
-        odds = weights @ self._sample.mT  # (K + 1, m)
-        odds += intercepts[:, None]
-        top = odds.amax(0)
-        odds.sub_(top).exp_()
+        n_entries, n_rows = weights.shape[1], len(self._sample)
+        n_together = max(1, SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
+        moving = self._is_moving.nonzero()[:, 0]
+        for at in moving.split(n_together) if len(moving) else ():
+            logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
+            logits = logits.unflatten(0, (-1, n_entries))
+            log_sums = [self._sweep(g, logits[i], n_sweeps) for i, g in enumerate(at.tolist())]
+            rows = plain_product(logits.flatten(0, 1), self._sample)
+            self._rows[at] = rows.unflatten(0, (-1, n_entries)).mul_(self._n_query / n_rows)
+            # A row's entropy is its log-sum-exp minus its expected logit.
+            expected = (self._rows[at] * weights[at]).sum((1, 2))
+            expected += (self._counts[at] * self.intercepts[at]).sum(1)
+            self._entropy[at] = torch.stack(log_sums) - expected / self._n_query
+
+    def _sweep(self, g: int, logits: Tensor, n_sweeps: int) -> Tensor:
+        """Turn logits ``(K + 1, m)`` into assignments; return the mean of rows' log-sum-exps.
+
+        Newton's steps as in `adaptive`, but exponentials are taken once for all of them, and what
+        a step needs are products of them with vectors.
+        """
+        intercepts, replicas = self.intercepts[g], self._n_query / logits.shape[1]
+        logits += intercepts[:, None]
+        top = logits.amax(0)
+        odds = logits.sub_(top).exp_()
+        squared = odds.square()
         before, factor = intercepts.clone(), torch.ones_like(intercepts)
-        replicas = self._n_query / len(top)
-        scale = replicas * self._ratio[g]
         for i in range(n_sweeps + 1):
             total = (factor @ odds).clamp_min_(_TINY)
-            q = (odds * factor[:, None]).div_(total)
-            counts, squares = q.sum(1), torch.linalg.vector_norm(q, dim=1).square_()
+            per_row = total.reciprocal()
+            counts = replicas * factor * (odds @ per_row)
+            squares = replicas * factor.square() * (squared @ per_row.square())
             if i == n_sweeps:
                 break
-            slopes = 1 - squares / counts.clamp_min(_TINY)
-            counts *= scale
-            n_known = counts[:-1].sum()
-            logs, log_known = safe_log(counts), safe_log(n_known)
-            pull = logs[:-1] - log_known + math.log(self._n_classes)
-            pull = intercepts[:-1] + rho * pull
-            intercepts[:-1] -= pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
-            slope = slopes[-1] / (n_known / self._n_query).clamp_min(_TINY)
-            intercepts[-1] += (log_odds - logs[-1] + log_known) / slope.clamp_min(0.25)
+            change = self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
             factor = (intercepts - before).exp_()
-        rows = q @ self._sample
-        # A row's entropy is its log-sum-exp minus its expected logit.
-        expected = (rows * weights).sum() + (counts * intercepts).sum()
-        self._entropy[g] = (top + total.log()).mean() - expected / len(top)
-        self._counts[g], self._squares[g] = counts * replicas, squares * replicas
-        self._rows[g] = rows * replicas + self._lacking[g]
+            if change < MET:
+                n_sweeps = i + 1
+        odds.mul_(per_row).mul_(factor[:, None])
+        self._counts[g], self._squares[g] = counts, squares
+        return total.log_().add_(top).mean()
 
-    def learn(self, chosen: Tensor, read: Callable[[Tensor, Tensor], Reading]) -> Reading:
-        """Read rows for the chosen hypotheses, and take their sums in place of the sample's."""
-        weights, offsets = self._weights[chosen], self._offsets[chosen]
-        found = read(weights, offsets).scaled(self._n_query)
-        rows, counts = found.rows.to(self._rows), found.counts.to(self._counts)
-        self._lacking[chosen] += rows - self._rows[chosen]
-        ratio = counts / self._counts[chosen].clamp_min(_TINY)
-        self._ratio[chosen] = ratio.clamp_(1 / MOST_OFF, MOST_OFF)
-        self._rows[chosen], self._counts[chosen] = rows, counts
-        self._squares[chosen] = found.squares.to(counts)
-        expected = (found.rows * weights).sum((1, 2)) + (found.counts * offsets).sum(1)
-        self._entropy[chosen] = ((found.log_sums - expected) / self._n_query).to(counts)
-        return found
+    def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
+        """One of Newton's steps of the intercepts; return the largest change."""
+        rho, intercepts = self.assumed.balances[g], self.intercepts[g]
+        n_known = counts[:-1].sum()
+        logs, log_known = safe_log(counts), safe_log(n_known)
+        pull = logs[:-1] - log_known + math.log(self._n_classes)
+        pull = intercepts[:-1] + rho * pull
+        change = -pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
+        slope = slopes[-1] / (n_known / self._n_query).clamp_min(_TINY)
+        gap = torch.logit(self.assumed.shares[g]) - logs[-1] + log_known
+        change = torch.cat([change, (gap / slope.clamp_min(0.25))[None]])
+        intercepts += change
+        return float(change.abs().max())
 
     def judge(self) -> tuple[Tensor, Tensor]:
         """Relative entropy of the hypotheses, and the belief in each."""
@@ -224,58 +242,29 @@ class SampleFit:
             ),
             strain(means.mT[None], self._n_query),
             self._floor,
-            self.shares[None],
-            self.balances,
+            self.assumed.shares[None],
+            self.assumed.balances,
         )
         return entropy, found[0]
 
-    def most_likely(self, n_steps: int):
-        """The hypotheses that the sample alone would believe in, after so many steps."""
-        trial = self.copy()
-        for _ in range(n_steps):
-            trial.step()
-        found = trial.judge()[1].topk(min(CANDIDATES, len(self.shares)))
-        return found.indices, found.values
-
-    def copy(self) -> SampleFit:
-        """Another fit that may go its own way."""
-        other = copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor) and len(value) == len(self.shares):
-                setattr(other, name, value.clone())
-        return other
+    def drop_hopeless(self) -> Tensor:
+        """Go on with the hypotheses that may still be believed in; return which these are."""
+        kept = (self.judge()[1] >= HOPELESS).nonzero()[:, 0]
+        self.keep(kept)
+        return kept
 
     def keep(self, kept: Tensor) -> None:
         """Go on with these hypotheses alone."""
-        names = ("shares", "balances", "intercepts", "_offsets", "_mean", "_counts", "_squares")
-        for name in (*names, "_entropy", "_ratio", "_rows", "_lacking", "_weights"):
+        self.assumed = self.assumed.keep(kept)
+        names = ("intercepts", "_mean", "_counts", "_squares", "_entropy", "_rows", "_is_moving")
+        for name in names:
             setattr(self, name, getattr(self, name)[kept])
 
     def settle(self) -> None:
         """Go on as hypotheses do that have been judged."""
         self._outliers_count = OUTLIERS_COUNT
+        self._is_moving.fill_(True)
         self._extra_prior = extra_prior(self._n_classes, self._n_labelled)
-
-
-class OSLOPath:
-    """Prototypes that OSLO's steps move, from sums over the query."""
-
-    def __init__(self, support, labels, starts):
-        membership = one_hot(labels, len(starts), support.dtype)
-        self._rows, self._weights = membership.mT @ support, membership.sum(0)
-        self.prototypes = [starts]
-
-    def so_far(self) -> Tensor:
-        return torch.stack(self.prototypes)
-
-    def is_done(self) -> bool:
-        return len(self.prototypes) > OSLO_STEPS
-
-    def add(self, reading: Reading) -> None:
-        """Make the next step, if there is one."""
-        if not self.is_done():
-            rows, weights = reading.oslo.rows.to(self._rows), reading.oslo.weights.to(self._rows)
-            self.prototypes.append(OSLO_MODEL.on_model(self._rows + rows, self._weights + weights))
 
 
 def solve_adaptive_tiled(
@@ -283,10 +272,9 @@ def solve_adaptive_tiled(
     support: Tensor,
     labels: Tensor,
     sample: Tensor,
-    moment: Tensor,
     n_query: int,
     starts: Tensor,
-    read: Callable[[bool, Tensor, Tensor, Tensor], Reading],
+    add_up: Callable[[Tensor], StepSums],
     *,
     share: float | None = None,
     max_iter: int,
@@ -297,65 +285,64 @@ def solve_adaptive_tiled(
     ----------
     sample : Tensor of shape (m, d)
         Rows of the query, of unit norm (or zero), in place of all of its ``n_query``.
-    moment : Tensor of shape (d, d)
-        The sum of :math:`x x^T` over the query's rows.
-    read : callable
-        ``read(all_rows, weights, intercepts, path)`` is `read_tiles` of all rows, or else of as
-        many as it likes, evenly spread.
+    add_up : callable
+        ``add_up(path)`` returns the sums over all rows for OSLO's step after a path.
     """
-    n_classes, is_whole = len(starts), len(sample) == n_query
-    shares = starts.new_tensor(SHARES if share is None else [share])
-    fit = SampleFit(model, support, labels, sample, starts, moment, n_query, shares)
-    path = OSLOPath(support, labels, starts)
+    n_classes = len(starts)
     judged_at = min(max_iter, STEPS_TO_JUDGE)
-    read_at = [] if is_whole else readings(judged_at, max_iter)
+    moment = sum_moment(sample) * (n_query / len(sample))
+    about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
+    assumed = Hypotheses.of_model(model, share, starts)
+    is_first = len(sample) <= FIRST_ROWS  # all there is to look at
+    if not is_first:
+        assumed = most_likely(about, sample, assumed, judged_at)
+    fit = SampleFit(*about[0], sample, *about[1], assumed)
     objective = []
-    for i in range(max_iter + 1):
-        if i:
-            objective.append(fit.step())
-        if i == 1 < judged_at and n_classes >= MANY_CLASSES and min(read_at, default=2) > 1:
-            kept = (fit.judge()[1] >= HOPELESS).nonzero()[:, 0]
-            fit.keep(kept)
+    for i in range(1, max_iter + 1):
+        objective.append(fit.step((judged_at if i <= judged_at else max_iter) - i))
+        if i == 1 < judged_at and is_first and n_classes >= MANY_CLASSES:
+            kept = fit.drop_hopeless()
             objective = [values[kept] for values in objective]
-        if i in read_at[:1]:
-            kept, found = fit.most_likely(judged_at - i)
-            fit.keep(kept)
-            objective = [values[kept] for values in objective]
-            notable = found >= LEAST_BELIEF
-        if i in read_at:
-            state = i == max_iter, path.so_far()
-            path.add(fit.learn(notable, lambda w, b, state=state: read(state[0], w, b, state[1])))
         if i == judged_at:
             entropy, found = fit.judge()
             kept = found.topk(min(KEPT, len(found))).indices
+            if not is_first:
+                kept = kept[found[kept] >= LEAST_BELIEF]
             fit.keep(kept)
             objective = [values[kept] for values in objective]
             fit.settle()
             believed = F.normalize(found[kept], p=1, dim=0)
             entropy = (believed * entropy[kept]).sum()
-            notable = believed >= LEAST_BELIEF
+    path = ascend(
+        OSLO_MODEL, support, labels, n_classes, add_up, max_iter=OSLO_STEPS, start=starts
+    ).path
     weights, intercepts = fit.weights(), fit.intercepts
-    while not path.is_done():
-        path.add(read(False, weights[:0], intercepts[:0], path.so_far()).scaled(n_query))
-    held = (believed * fit.shares).sum()
+    held = (believed * fit.assumed.shares).sum()
     if share is None and n_classes == 1 and not bool((labels < 0).any()):
         # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
-        of_class = F.pad(path.prototypes[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
+        of_class = F.pad(path[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
         weights, intercepts = of_class.expand_as(weights), torch.zeros_like(intercepts)
         held = torch.full_like(held, torch.nan)
     solved = AdaptiveSolution(
         weights,
         intercepts,
         believed,
-        path.prototypes[-1],
+        path[-1],
         label_trust(entropy),
         held,
         (torch.stack(objective, -1) * believed[:, None]).sum(0),
-        (fit.balances > 0).to(believed.dtype),
+        (fit.assumed.balances > 0).to(believed.dtype),
     )
     return AdaptiveSolution(*(tensor[None] for tensor in solved))
 
 
-def readings(judged_at: int, max_iter: int) -> list[int]:
-    """Steps after which rows are read: until the hypotheses are judged, halfway, and at the end."""
-    return sorted({*range(judged_at + 1), (judged_at + max_iter) // 2, max_iter})
+def most_likely(about, sample: Tensor, assumed: Hypotheses, n_steps: int) -> Hypotheses:
+    """The hypotheses that a few rows of the sample believe in after so many steps."""
+    rows = sample[spread_rows(len(sample), FIRST_ROWS).to(sample.device)]
+    trial = SampleFit(*about[0], rows, *about[1], assumed)
+    for i in range(n_steps):
+        trial.step(n_steps - i - 1)
+        if i == 0:
+            trial.drop_hopeless()
+    trial.keep((trial.judge()[1] >= LEAST_BELIEF).nonzero()[:, 0])
+    return trial.assumed

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import class_means, product, unit_rows
+from .geometry import class_means, noise_of, plain_norms, plain_product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -18,6 +19,7 @@ BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which no
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
 FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
 NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
+_LEAST_PLAIN = 1e-12  # values between this and its inverse have squares in single precision
 _TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
 
 
@@ -41,17 +43,21 @@ def some_rows(query: Tensor) -> Tensor:
 
 def size_ratio(support: Tensor, query: Tensor) -> float:
     """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
-    query = some_rows(query)
-    of_support, of_query = (float(rows.abs().max()) for rows in (support, query))
+    (of_support, support_scale), (of_query, query_scale) = map(
+        _median_length, (support, some_rows(query))
+    )
     if of_support == 0 or of_query == 0:
         return 1.0
-    ratio = of_query / of_support
-    # Scaled first, so that no square overflows.
-    of_support, of_query = (
-        float(torch.linalg.vector_norm(rows / largest, dim=1).median())
-        for rows, largest in ((support, of_support), (query, of_query))
-    )
-    return ratio * of_query / of_support if of_support > 0 and of_query > 0 else 1.0
+    return of_query / of_support * (query_scale / support_scale)
+
+
+def _median_length(rows: Tensor) -> tuple[float, float]:
+    """The median of rows' lengths, over a scale with which no square overflows, and the scale."""
+    lengths, is_plain = plain_norms(rows)
+    if bool(is_plain.all()):
+        return float(lengths.median()), 1.0
+    scale = float(rows.abs().max()) or 1.0
+    return float(torch.linalg.vector_norm(rows / scale, dim=1).median()), scale
 
 
 def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
@@ -72,31 +78,43 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
     """
     if n_classes == 1:
         return False
-    rows = unit_rows(some_rows(query))
     prototypes = unit_rows(class_means(unit_rows(support)[None], labels[None], n_classes))
-    cosines = product(rows[None], prototypes.mT)[0]
-    best = cosines.amax(-1, keepdim=True)
-    joins = (cosines >= best - _TIE).double()
-    joins /= joins.sum(-1, keepdim=True)
-    counts = joins[best[:, 0] >= best.median()].sum(0)
+    cosines = _cosines(some_rows(query), prototypes[0]).cpu().numpy()  # few numbers from here on
+    best = cosines.max(1)
+    joins = cosines >= best[:, None] - _TIE
+    median = np.partition(best, (len(best) - 1) // 2)[(len(best) - 1) // 2]
+    joins = joins[best >= median]
+    counts = (joins / joins.sum(1, keepdims=True)).sum(0)
     n_rows = float(counts.sum())
     shares = counts[counts > 0] / n_rows
-    entropy = float(-(shares * shares.log()).sum())
-    # Twice the log likelihood ratio against equal shares: chi-square if they are.
-    ratio = torch.tensor(n_rows * (math.log(n_classes) - entropy)).clamp_min(0)
-    p_value = torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)
+    entropy = float(-(shares * np.log(shares)).sum())
     effective = math.exp(entropy + (len(shares) - 1) / (2 * n_rows)) / n_classes
     n_shots = max(float((labels >= 0).sum()) / n_classes, 1.0)
-    return effective < NARROW - NARROW_NOISE / n_shots and float(p_value) < BY_CHANCE
+    if effective >= NARROW - NARROW_NOISE / n_shots:
+        return False
+    # Twice the log likelihood ratio against equal shares: chi-square if they are.
+    ratio = torch.tensor(n_rows * (math.log(n_classes) - entropy)).clamp_min(0)
+    return float(torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)) < BY_CHANCE
+
+
+def _cosines(rows: Tensor, prototypes: Tensor) -> Tensor:
+    lengths, is_plain = plain_norms(rows)
+    if bool(is_plain.all()):
+        return plain_product(rows, prototypes.mT) / lengths
+    return plain_product(unit_rows(rows), prototypes.mT)
 
 
 def largest_columns(support: Tensor, query: Tensor) -> Columns:
     """The columns of largest variance in support and query ``(s, d)`` and ``(n, d)``."""
-    rows = torch.cat([support, some_rows(query)]).double()
-    largest = rows.abs().amax()
-    if largest > 0:
-        rows = rows / largest  # so that no square overflows
-    variances = rows.var(0, correction=0)
+    parts = [support, some_rows(query)]
+    ends = [float(end) for part in parts for end in part.aminmax()]
+    largest = max(map(abs, ends))
+    if largest > 0 and not _LEAST_PLAIN < largest < 1 / _LEAST_PLAIN:
+        parts = [part / largest for part in parts]  # so that no square overflows
+    n_rows = sum(map(len, parts))
+    mean = sum(part.sum(0) for part in parts) / n_rows
+    variances = sum((part - mean).square_().sum(0) for part in parts) / n_rows
+    variances *= variances > noise_of(mean).square()  # else a column is constant
     n_columns = len(variances)
     n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
     total = float(variances.sum())

@@ -159,14 +159,24 @@ def squared_distances(rows: Tensor, points: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b``; a single task on the CPU goes through NumPy.
+    """``a @ b``; a single task on the CPU goes through NumPy."""
+    return plain_product(a[0], b[0])[None] if len(a) == 1 else a @ b
 
-    One side has a row per class, and on products as narrow as that NumPy's BLAS takes less than
-    half the time of torch's.
+
+def plain_product(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` of two matrices.
+
+    One side has a row for each class, and on products as narrow as that NumPy's BLAS takes half to
+    nine tenths of the time of torch's. It also finds that the square of a matrix is symmetric.
     """
-    if len(a) == 1 and _is_at_hand(a) and _is_at_hand(b):
-        return torch.from_numpy(a[0].numpy() @ b[0].numpy())[None]
+    if _is_at_hand(a) and _is_at_hand(b):
+        return torch.from_numpy(a.numpy() @ b.numpy())
     return a @ b
+
+
+def ascending(x: Tensor) -> Tensor:
+    """Values sorted along the last axis; NumPy takes a thirtieth of torch's time on the CPU."""
+    return torch.from_numpy(np.sort(x.numpy())) if _is_at_hand(x) else x.sort(-1).values
 
 
 def one_hot(labels: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:

@@ -49,6 +49,10 @@ class StepSums(NamedTuple):
         """As one vector: the sum of such vectors is that of all rows."""
         return torch.cat([part.reshape(-1) for part in self]).cpu().numpy()
 
+    def scaled(self, factor: float) -> StepSums:
+        """The sums of as many times the rows."""
+        return StepSums(*(part * factor for part in self))
+
     @classmethod
     def unpack(cls, packed: np.ndarray, n_classes: int) -> StepSums:
         packed = torch.from_numpy(packed)
@@ -156,11 +160,17 @@ class TiledSolution(NamedTuple):
 class TiledRows:
     """Rows ``(n, d)`` minus a centre, tile by tile and never all at once.
 
-    Each tile comes with its place and with one over its rows' lengths ``(n, 1)``.
+    Each tile comes with its place and with one over its rows' lengths ``(n, 1)``. ``on_read`` is
+    told how many rows have been read; finding the lengths is the first reading.
     """
 
-    def __init__(self, rows: Tensor, center: Tensor | None):
-        self.rows, self.center = rows, center
+    def __init__(
+        self,
+        rows: Tensor,
+        center: Tensor | None,
+        on_read: Callable[[int], object] = lambda n_rows: None,
+    ):
+        self.rows, self.center, self._on_read = rows, center, on_read
         self.size = tile_rows(rows.shape[1])
         noise = center_rows(rows[:0], center)[1]
         self.inverse = rows.new_empty(len(rows), 1)
@@ -174,15 +184,6 @@ class TiledRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def some(self, indices: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Tiles of the rows with these ascending indices, and one over their lengths."""
-        if len(indices) == len(self):
-            yield from ((tile, inverse) for _, tile, inverse in self)
-            return
-        for where in indices.split(self.size):
-            tile = self.rows[where]
-            yield (tile if self.center is None else tile - self.center), self.inverse[where]
-
     def __iter__(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         for start in range(0, len(self.rows), self.size):
             where = slice(start, start + self.size)
@@ -190,6 +191,7 @@ class TiledRows:
             if self.center is not None:
                 tile = tile - self.center
             yield where, tile, self.inverse[where]
+            self._on_read(len(tile))
 
 
 def solve_oslo_tiled(

@@ -95,9 +95,9 @@ def test_the_query_is_not_copied(tiles, tmp_path, monkeypatch):
     original = oslo_tiled.TiledRows
 
     class Spy(original):
-        def __init__(self, rows, center):
+        def __init__(self, rows, *others):
             seen.append(rows.data_ptr())
-            super().__init__(rows, center)
+            super().__init__(rows, *others)
 
     monkeypatch.setattr(oslo_sklearn.oslo, "TiledRows", Spy)
     tiles(64)
