@@ -318,6 +318,6 @@
   } catch (error) {
     // The system's own choice is fine, too.
   }
-  T.model = new T.Model(window.triageData);
+  T.model = new T.Model(JSON.parse($("data").textContent));
   start();
 })(window.Triage);
