@@ -87,7 +87,7 @@
     if (name === "accept") return accept(rows);
     let label = name.startsWith("class:") ? name.slice(6) : m.data.unknown;
     if (name === "relabel" || name === "new") {
-      const whom = rows.length === 1 ? T.baseName(m.data.name[rows[0]]) : T.things(rows.length);
+      const whom = rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length);
       label = await T.choose(`${name === "new" ? "New class" : "Label"} for ${whom}`, name === "new");
       if (label === null) return undefined;
     }
@@ -109,7 +109,7 @@
 
   function put(rows, label) {
     T.model.correct(rows, label);
-    after(rows, `${rows.length === 1 ? T.baseName(T.model.data.name[rows[0]]) : T.things(rows.length)}: ${label}`);
+    after(rows, `${rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length)}: ${label}`);
   }
 
   function after(rows, text) {
@@ -300,6 +300,8 @@
       ? "Every correction is written to corrections.csv in the output folder, and the pile is decided again."
       : "Corrections stay in this browser. Export them, and run the command again with --corrections corrections.csv";
     $("checks").open = window.innerWidth > 700;
+    const places = data.kind === "text" ? "texts" : "names";
+    $("search").placeholder = $("search").ariaLabel = `Search ${places} and labels`;
     T.view = T.model.progress().total ? "suggested" : "unknown";
     T.model.onchange = (rows) => T.isLive && T.send && T.send(rows);
     T.grid = new T.Grid($("grid"), $("main"));
