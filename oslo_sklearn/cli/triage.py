@@ -110,7 +110,7 @@ def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
     _check(args)
     if not _is_csv(args.out):
-        from ..triage._report import finish_report
+        from ..triage.report import finish_report
 
         finish_report(args.out)
     estimator = _estimator(args)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from .._optional import require
 from ._page import STATIC, page_data, render, static_file, to_json
-from ._report import thumbnails_of, update_report
 from ._thumbnails import LARGE, thumbnail
 from .corrections import append
+from .report import thumbnails_of, update_report
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 5_000_000

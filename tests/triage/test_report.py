@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from triage_helpers import make_features, make_pile, run_triage
 
-from oslo_sklearn.triage import _report, triage
+from oslo_sklearn.triage import report, triage
 from oslo_sklearn.triage._page import SCRIPTS, STATIC
-from oslo_sklearn.triage._report import update_report, write_report
+from oslo_sklearn.triage.report import update_report, write_report
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +95,10 @@ def test_interrupted_at_any_step_it_is_the_old_report_or_the_new(result, tmp_pat
             shutil.copytree(tmp_path / "old", out)
         write = partial(result.write, out, cache_dir=cache)
         finished = run_until(write, len(outcomes), end)
-        parted = _report.unfinished_name(out / "index.html").exists()
+        parted = report.unfinished_name(out / "index.html").exists()
         if parted and not (out / ".decisions.csv.tmp").exists():
             n_parted += 1  # killed between table and page: the next run begins with the page
-            _report.finish_report(out)
+            report.finish_report(out)
         state = state_of(out)
         assert state in ("unknown", "nothing" if has_old else None)
         outcomes.append("finished" if finished else state)
@@ -114,14 +114,14 @@ def test_a_page_of_another_table_is_not_put_in_place(result, tmp_path):
     """The table was saved by a spreadsheet since, or the page is half written."""
     make_pile(tmp_path, outlier_label="nothing").write(tmp_path)
     page = (tmp_path / "index.html").read_bytes()
-    waiting = _report.unfinished_name(tmp_path / "index.html")
+    waiting = report.unfinished_name(tmp_path / "index.html")
     waiting.write_bytes(page[:-20])
-    _report.finish_report(tmp_path)
+    report.finish_report(tmp_path)
     assert waiting.exists()
     waiting.write_bytes(page)
     table = (tmp_path / "decisions.csv").read_bytes()
     (tmp_path / "decisions.csv").write_bytes(table.replace(b"nothing", b"NOTHING", 1))
-    _report.finish_report(tmp_path)
+    report.finish_report(tmp_path)
     assert waiting.exists()
     result.write(tmp_path)
     assert state_of(tmp_path) == "unknown"
@@ -149,7 +149,7 @@ def run_until(work, stop, end) -> bool:
         return run
 
     os.replace = counted(os.replace)
-    _report._write_pictures = counted(_report._write_pictures)
+    report._write_pictures = counted(report._write_pictures)
     try:
         work()
     except BaseException:
