@@ -296,9 +296,11 @@
     const { data } = T.model;
     document.title = `Triage: ${T.things(data.name.length)}`;
     $("title").replaceChildren(T.things(data.name.length), T.el("span", { class: "method" }, ` sorted by ${data.method}`));
-    $("help-next").textContent = T.isLive
-      ? "Every correction is written to corrections.csv in the output folder, and the pile is decided again."
-      : "Corrections stay in this browser. Export them, and run the command again with --corrections corrections.csv";
+    $("help-next").append(
+      ...(T.isLive
+        ? ["Every correction is written to corrections.csv in the output folder, and the pile is decided again."]
+        : ["Corrections stay in this browser. Export them, and run the command again with ", T.el("code", {}, "--corrections corrections.csv")])
+    );
     $("checks").open = window.innerWidth > 700;
     const places = data.kind === "text" ? "texts" : "names";
     $("search").placeholder = $("search").ariaLabel = `Search ${places} and labels`;
