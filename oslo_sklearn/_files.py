@@ -32,7 +32,7 @@ def write_together(files) -> list[Path]:
     unfinished = []  # open files, their names, and what they become
     try:
         for path, (_, write) in zip(paths, files, strict=True):
-            name = path.with_name(f".{path.name}.tmp")
+            name = unfinished_name(path)
             file = _open_locked(name)
             unfinished.append((file, name, path))
             file.truncate()
@@ -51,6 +51,11 @@ def write_together(files) -> list[Path]:
                 name.unlink()
             file.close()
     return paths
+
+
+def unfinished_name(path: Path) -> Path:
+    """What a file is called until it is whole."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def _put_in_place(unfinished) -> None:

@@ -109,6 +109,10 @@ def add_parser(commands):
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
     _check(args)
+    if not _is_csv(args.out):
+        from ..triage.report import finish_report
+
+        finish_report(args.out)
     estimator = _estimator(args)
     result = _triage(args, estimator)
     if _is_csv(args.out):

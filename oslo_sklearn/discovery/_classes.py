@@ -25,9 +25,9 @@ class NovelClassDiscovery(WrappingClassifier):
     The estimator decides which query rows belong to a known class. The others are grouped in the
     principal components of the whole task. The known classes show how wide a group should be.
 
-    In each of 30 components of the centred unit rows of :math:`S \cup Q`, a class is Gaussian
+    In each of 20 components of the centred unit rows of :math:`S \cup Q`, a class is Gaussian
     around a mean that is itself Gaussian, :math:`x \sim N(\mu, w)`, :math:`\mu \sim N(0, b)`. The
-    spread w is 1.5 times that of the support and the accepted rows around their class means, and
+    spread w is 1.3 times that of the support and the accepted rows around their class means, and
     :math:`w + b` is the task's variance. With :math:`\mu` integrated out, a set G of rows has
     the likelihood :math:`p(G)`. Ward's tree of the rejected rows is cut so that
 
@@ -36,7 +36,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     is largest, and k-means refines the groups from there. For the tree and k-means a component is
     divided by :math:`w^{1/4}`, halfway from plain distances to distances in units of a class's
-    spread. The cost c of a group is 0.22 times what :math:`\log p(A) + \log p(B)` exceeds
+    spread. The cost c of a group is 0.27 times what :math:`\log p(A) + \log p(B)` exceeds
     :math:`\log p(A \cup B)` by, on average over pairs of known classes. It is scaled from the size
     of a known class to that of the groups found.
 

@@ -13,10 +13,10 @@ from .._validation import as_tensor
 from ..pipeline import reach_last_step
 from ..solvers.geometry import mean_row, unit_rows
 
-N_COMPONENTS = 30
+N_COMPONENTS = 20
 # Of the known classes' spread, as much is replaced by the same share of each variance.
-_SHRINKAGE = 0.2
-_WIDER = 1.5  # times the spread of accepted rows, which are the nearest of their class
+_SHRINKAGE = 0.3
+_WIDER = 1.3  # times the spread of accepted rows, which are the nearest of their class
 _MOST_CLASSES = 100  # to compare in pairs
 
 

@@ -51,12 +51,12 @@ def decide(
 ) -> Decisions:
     """Fit on the labelled rows and the rows still open; answer for all rows of the query."""
     from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
-    from ._two_looks import TwoLooks
+    from ._looks import Looks
 
     query = query_X[open_rows]
     method = estimator
     if isinstance(estimator, AdaptiveOSLO):
-        method = TwoLooks(estimator, outlier_label)
+        method = Looks(estimator, outlier_label)
     guard = ConformalOpenSetClassifier(
         method,
         alpha=0.1 if alpha is None else alpha,
@@ -114,7 +114,7 @@ def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
         chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
         text = (
             f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
-            "This promises no error rate; --alpha does"
+            "This promises no error rate; p-values (alpha) do"
         )
         return Rule("threshold", threshold, 0.1, control, text, notes)
     promise = {

@@ -17,13 +17,12 @@ def render(result) -> str:
     found = result.found_
     suggested = np.flatnonzero(found.suggested)
     first = suggested[np.argsort(found.suggested[suggested])][:_SHOWN]
-    known = found.labels[~found.is_outlier]
-    counts = [(label, int(np.sum(known == label))) for label in found.classes]
-    probability = result.probability()
+    counts = _counts(result)
+    most = max(n for _, n in counts)
     return render_notebook(
         title=repr(result),
-        counts=[(result.outlier_label, int(found.is_outlier.sum())), *counts],
-        rule=found.rule.text,
+        counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
+        rule=found.rule.text[:1].upper() + found.rule.text[1:],
         checks=[check.text for check in result.checks_[:_SHOWN]],
         rows=[
             {
@@ -31,19 +30,42 @@ def render(result) -> str:
                 "text": _text(result.query, row),
                 "name": result.query.names[row],
                 "decision": result.decisions_[row],
-                "probability": f"{probability[row]:.2f}",
-                "outlierness": f"{found.outlierness[row]:+.2f}",
+                "numbers": _numbers(result, row),
             }
             for row in first
         ],
     )
 
 
+def _counts(result) -> list[tuple[str, int]]:
+    """How many rows are unknown and of each class, the largest first."""
+    found = result.found_
+    known = found.labels[~found.is_outlier]
+    sizes = sorted(((str(name), int(np.sum(known == name))) for name in found.classes), key=_size)
+    shown, rest = sizes[:_SHOWN], sizes[_SHOWN:]
+    if rest:
+        shown.append((f"{len(rest)} other classes", sum(n for _, n in rest)))
+    return [(result.outlier_label, int(found.is_outlier.sum())), *shown]
+
+
+def _size(pair) -> int:
+    return -pair[1]
+
+
+def _numbers(result, row: int) -> str:
+    """As the page says it: how sure a label is, or what the row is nearest to."""
+    found = result.found_
+    score = f"{found.outlierness[row]:+.2f}"
+    if found.is_outlier[row]:
+        return f"{score} · nearest {found.labels[row]}"
+    return f"{result.probability()[row]:.0%} · {score}"
+
+
 def _picture(rows, row: int) -> str | None:
     if rows.kind != "image":
         return None
     try:
-        data = thumbnail(rows.shown[row], 96)
+        data = thumbnail(rows.shown[row], 192)
     except Exception:  # as the page does: the name instead
         return None
     kind = "png" if data.startswith(b"\x89PNG") else "jpeg"

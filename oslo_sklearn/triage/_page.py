@@ -72,16 +72,20 @@ def page_data(result, folder: Path | None = None) -> dict:
     return data
 
 
-def to_script(data: dict) -> bytes:
-    """Data as a script that a page from disk may load, harmless inside HTML, too."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return f"window.triageData = {text};\n".encode("ascii")
+def to_json(data: dict) -> str:
+    """Data as JSON that is harmless inside HTML."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def render(title: str, assets: str, data: str, live: bool = False) -> str:
-    """``index.html``; links lead to the folder of scripts, style and pictures, and to the data."""
+def render(title: str, assets: str, data: str, *, table: str = "", live: bool = False) -> str:
+    """``index.html``.
+
+    `assets` is the folder of scripts, style and pictures, `data` comes from `to_json`, and `table`
+    tells which ``decisions.csv`` the page belongs to.
+    """
     return _template("index.html.j2").render(
-        title=title, assets=assets, data=data, scripts=SCRIPTS, live=live
+        title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
 
 

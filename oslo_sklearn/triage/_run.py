@@ -330,7 +330,7 @@ class Triage:
         page : Path
             ``index.html``.
         """
-        from ._report import write_report
+        from .report import write_report
 
         return write_report(self, folder, cache_dir)
 

@@ -9,10 +9,10 @@ import webbrowser
 from pathlib import Path
 
 from .._optional import require
-from ._page import STATIC, page_data, render, static_file, to_script
-from ._report import thumbnails_of, update_report
+from ._page import STATIC, page_data, render, static_file, to_json
 from ._thumbnails import LARGE, thumbnail
 from .corrections import append
+from .report import thumbnails_of, update_report
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 5_000_000
@@ -38,7 +38,7 @@ class Loop:
         self._writing = threading.Lock()
         self._stopped = self._at_work = False
         self._thumbnails = thumbnails_of(folder)
-        self._script = self._make_script()
+        self._data = self._make_data()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -56,14 +56,10 @@ class Loop:
             busy = bool(self._waiting) or self._at_work
             return {"revision": self.revision, "busy": busy, "error": self.error}
 
-    def script(self) -> bytes:
-        """``data.js`` of the present decisions."""
+    def data(self) -> str:
+        """The present decisions as JSON."""
         with self._changed:
-            return self._script
-
-    def data(self) -> bytes:
-        """The same as JSON."""
-        return self.script().removeprefix(b"window.triageData = ").rstrip(b";\n")
+            return self._data
 
     def stop(self, timeout: float = 0.3) -> bool:
         """Whether all is decided; if not, the corrections are on the disk for the next time."""
@@ -94,10 +90,10 @@ class Loop:
         except Exception:  # the file is gone or broken by now
             return None
 
-    def _make_script(self) -> bytes:
+    def _make_data(self) -> str:
         data = page_data(self.result, self.folder)
         data |= {"revision": self.revision, "suggestedDone": len(self._done_rows)}
-        return to_script(data)
+        return to_json(data)
 
     def _run(self) -> None:
         while True:
@@ -131,7 +127,7 @@ class Loop:
             update_report(result, self.folder)
         with self._changed:
             self.revision += 1
-            self._script = self._make_script()
+            self._data = self._make_data()
 
 
 def make_app(loop: Loop, token: str, port: int):
@@ -148,12 +144,10 @@ def make_app(loop: Loop, token: str, port: int):
 
     def index(request):
         title = f"Triage of {len(loop.result.query)} rows"
-        return answer(render(title, "assets", "assets/data.js", live=True), "text/html")
+        return answer(render(title, "assets", loop.data(), live=True), "text/html")
 
     def asset(request):
         name = request.path_params["name"]
-        if name == "data.js":
-            return answer(loop.script(), "text/javascript")
         if name not in STATIC:
             return nothing()
         return answer(static_file(name), _TYPES[Path(name).suffix])

@@ -41,7 +41,7 @@ def test_node_likelihoods_are_gaussian_with_the_mean_integrated_out():
     space = TaskSpace(np.zeros(3), np.eye(3), np.array([9.0, 4.0, 2.0]), np.array([1.0, 0.8, 0.5]))
     tree = linkage(rows, "ward")
     found = node_likelihoods(tree, rows, space)
-    within = 1.5 * space.within
+    within = 1.3 * space.within
     for node in range(len(found)):
         leaves = below(tree, node)
         expected = 0.0

@@ -166,8 +166,7 @@ class Disturbed:
         assert len(pages) <= 1, pages
 
     def hidden_files(self) -> list[str]:
-        """Hidden files but for the link that names the current report."""
-        return [str(path) for path in self.folder.rglob(".*") if path.name != ".current"]
+        return [str(path) for path in self.folder.rglob(".*")]
 
     def rerun(self, finished: set) -> None:
         self.run()

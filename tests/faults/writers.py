@@ -138,14 +138,12 @@ class Triage(Writer):
 
     def outcome(self, folder):
         out = folder / "out"
-        revised = re.compile(rb"(page|decided)-[0-9a-f]{12}")
         files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
         return {
-            revised.sub(rb"\1", name.encode()).decode(): revised.sub(
-                rb"\1", path.read_bytes()
-            ).replace(str(folder).encode(), b"")
+            re.sub("page-[0-9a-f]{12}", "page", name): re.sub(
+                b"page-[0-9a-f]{12}", b"page", path.read_bytes()
+            )
             for name, path in files.items()
-            if not name.endswith("data.js")  # names of the report, which follow the folder's
         }
 
 

@@ -7,7 +7,7 @@ import os
 from browser_helpers import address_of, counts, go_to, labels, until
 from triage_helpers import make_pile, running_server, wait_for_refit
 
-from oslo_sklearn.triage._page import page_data, to_script
+from oslo_sklearn.triage._page import page_data, render, to_json
 from oslo_sklearn.triage.corrections import gather
 
 
@@ -45,8 +45,8 @@ def test_twenty_thousand(look, tmp_path):
     result = make_pile(tmp_path)
     file = result.write(tmp_path / "out")
     (assets,) = (tmp_path / "out").glob("page-*")
-    (revision,) = assets.glob("decided-*")
-    (revision / "data.js").write_bytes(to_script(many(page_data(result, tmp_path / "out"), 334)))
+    data = to_json(many(page_data(result, tmp_path / "out"), 334))
+    file.write_text(render("Many", assets.name, data), encoding="utf-8")
     for row in range(60, 334 * 60):
         os.link(assets / "thumbs" / f"{row % 60}.jpg", assets / "thumbs" / f"{row}.jpg")
     page = look(address_of(file))

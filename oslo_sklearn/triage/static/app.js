@@ -87,7 +87,7 @@
     if (name === "accept") return accept(rows);
     let label = name.startsWith("class:") ? name.slice(6) : m.data.unknown;
     if (name === "relabel" || name === "new") {
-      const whom = rows.length === 1 ? T.baseName(m.data.name[rows[0]]) : T.things(rows.length);
+      const whom = rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length);
       label = await T.choose(`${name === "new" ? "New class" : "Label"} for ${whom}`, name === "new");
       if (label === null) return undefined;
     }
@@ -109,7 +109,7 @@
 
   function put(rows, label) {
     T.model.correct(rows, label);
-    after(rows, `${rows.length === 1 ? T.baseName(T.model.data.name[rows[0]]) : T.things(rows.length)}: ${label}`);
+    after(rows, `${rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length)}: ${label}`);
   }
 
   function after(rows, text) {
@@ -296,10 +296,14 @@
     const { data } = T.model;
     document.title = `Triage: ${T.things(data.name.length)}`;
     $("title").replaceChildren(T.things(data.name.length), T.el("span", { class: "method" }, ` sorted by ${data.method}`));
-    $("help-next").textContent = T.isLive
-      ? "Every correction is written to corrections.csv in the output folder, and the pile is decided again."
-      : "Corrections stay in this browser. Export them, and run the command again with --corrections corrections.csv";
+    $("help-next").append(
+      ...(T.isLive
+        ? ["Every correction is written to corrections.csv in the output folder, and the pile is decided again."]
+        : ["Corrections stay in this browser. Export them, and run the command again with ", T.el("code", {}, "--corrections corrections.csv")])
+    );
     $("checks").open = window.innerWidth > 700;
+    const places = data.kind === "text" ? "texts" : "names";
+    $("search").placeholder = $("search").ariaLabel = `Search ${places} and labels`;
     T.view = T.model.progress().total ? "suggested" : "unknown";
     T.model.onchange = (rows) => T.isLive && T.send && T.send(rows);
     T.grid = new T.Grid($("grid"), $("main"));
@@ -318,6 +322,6 @@
   } catch (error) {
     // The system's own choice is fine, too.
   }
-  T.model = new T.Model(window.triageData);
+  T.model = new T.Model(JSON.parse($("data").textContent));
   start();
 })(window.Triage);

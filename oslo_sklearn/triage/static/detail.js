@@ -73,8 +73,8 @@
     const { data } = m;
     const { label, isUnknown, done } = caption(row);
     const head = [
-      el("h2", { id: "detail-name" }, T.baseName(data.name[row])),
-      el("p", { class: "path" }, data.name[row]),
+      el("h2", { id: "detail-name" }, T.titleOf(row)),
+      data.kind === "image" ? el("p", { class: "path" }, data.name[row]) : null,
       el(
         "p",
         { class: `verdict ${isUnknown ? "unknown" : "known"}` },
@@ -93,7 +93,7 @@
       "div",
       { class: "side", tabindex: "-1" },
       el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => $("detail").close() }, "✕"),
-      ...head,
+      ...head.filter(Boolean),
       facts,
       el("h3", {}, "If it is of a known class"),
       bars(row),

@@ -197,13 +197,18 @@
     return item;
   }
 
-  // Names without their folders; the whole text is in the title.
+  // Names without their folders, or what a text says; the whole text is in the title.
   function shortText(check) {
     const { data } = T.model;
     const names = [];
-    if (check.support !== null) names.push(data.support.name[check.support]);
-    if (check.query !== null) names.push(data.name[check.query]);
-    return names.reduce((text, name) => text.replace(name, () => T.baseName(name)), check.text);
+    if (check.support !== null) names.push([data.support.name[check.support], data.support.text?.[check.support]]);
+    if (check.query !== null) names.push([data.name[check.query], data.text?.[check.query]]);
+    if (names.length && names.every(([, text]) => text !== undefined)) {
+      const quoted = names.map(([, text]) => `“${text.length > 70 ? `${text.slice(0, 70)}…` : text}”`);
+      if (check.kind === "duplicate") return `${quoted[1]} and ${quoted[0]} are nearly the same`;
+      return check.text.replace(names[0][0], () => quoted[0]);
+    }
+    return names.reduce((text, [name]) => text.replace(name, () => T.baseName(name)), check.text);
   }
 
   T.drawProgress = function () {

@@ -23,6 +23,11 @@
   const noun = { image: "photo", text: "text", row: "row" };
   T.noun = () => noun[T.model.data.kind];
   T.things = (n) => T.plural(n, T.noun());
+  // Rows without a file have a number for a name, which says nothing alone.
+  T.titleOf = (row) => {
+    const name = T.baseName(T.model.data.name[row]);
+    return /^\d+$/.test(name) ? `${T.noun()} ${name}` : name;
+  };
 
   T.assets = document.documentElement.dataset.assets;
   T.isLive = "live" in document.documentElement.dataset;

@@ -1,4 +1,4 @@
-"""The second look: what groups of the unknown add, and where there is none."""
+"""Further looks: what groups of the unknown add, and where there are none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triage_helpers import make_features
 
 from oslo_sklearn import AdaptiveOSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage._two_looks import TwoLooks
+from oslo_sklearn.triage._looks import Looks
 
 
 def make_neighbours(seed):
@@ -23,7 +23,7 @@ def make_neighbours(seed):
 
 
 @pytest.mark.parametrize("name", ["grocery", "cub"])
-def test_two_looks_decide_better_than_one(real_features, name):
+def test_further_looks_decide_better_than_one(real_features, name):
     X, y, part = real_features(name)
     X, y = X[part == "val"], y[part == "val"]
     split = FewShotOpenSetSplit(6, 3, 17, 6, n_tasks=8, random_state=1)
@@ -31,8 +31,8 @@ def test_two_looks_decide_better_than_one(real_features, name):
     for support, query in split.split(X, y):
         truth = np.where(np.isin(y[query], y[support]), y[query], "unknown")
         task = X[support], y[support], X[query]
-        once, twice = AdaptiveOSLO().fit(*task), TwoLooks(AdaptiveOSLO()).fit(*task)
-        both = [np.where(fit.outlierness_ > 0, "unknown", fit.labels_) for fit in (once, twice)]
+        once, looks = AdaptiveOSLO().fit(*task), Looks(AdaptiveOSLO()).fit(*task)
+        both = [np.where(fit.outlierness_ > 0, "unknown", fit.labels_) for fit in (once, looks)]
         right.append([(decisions == truth).mean() for decisions in both])
     first, mean = np.mean(right, axis=0)
     assert mean > first + 0.005
@@ -42,8 +42,8 @@ def test_two_looks_decide_better_than_one(real_features, name):
 def test_without_examples_or_groups_there_is_one_look(n_shot):
     support, y, pile, truth = make_features(n_shot=n_shot)
     rows = pile if n_shot == 1 else pile[np.isin(truth, y)]
-    looks = TwoLooks(AdaptiveOSLO()).fit(support, y, rows)
-    assert looks.second_ is None
+    looks = Looks(AdaptiveOSLO()).fit(support, y, rows)
+    assert looks.last_ is None
     once = AdaptiveOSLO().fit(support, y, rows)
     np.testing.assert_array_equal(looks.labels_, once.labels_)
     np.testing.assert_allclose(looks.outlierness_, once.outlierness_, rtol=1e-5)
@@ -52,8 +52,8 @@ def test_without_examples_or_groups_there_is_one_look(n_shot):
 
 def test_answers_are_probabilities_and_hold_for_single_rows():
     support, y, pile, _ = make_neighbours(1)
-    looks = TwoLooks(AdaptiveOSLO()).fit(support, y, pile)
-    assert looks.second_ is not None
+    looks = Looks(AdaptiveOSLO()).fit(support, y, pile)
+    assert looks.last_ is not None
     answer = looks.transduce(pile)
     np.testing.assert_allclose(answer.proba.sum(axis=1), 1)
     np.testing.assert_array_equal(looks.classes_[answer.proba.argmax(axis=1)], answer.labels)
@@ -61,11 +61,11 @@ def test_answers_are_probabilities_and_hold_for_single_rows():
     np.testing.assert_allclose(looks.score_samples(pile[5:6]), looks.outlierness_[5:6], atol=1e-3)
 
 
-def test_p_values_keep_their_promise_with_two_looks():
+def test_p_values_keep_their_promise_with_further_looks():
     rejected = []
     for seed in range(8):
         support, y, pile, truth = make_neighbours(seed)
-        guard = ConformalOpenSetClassifier(TwoLooks(AdaptiveOSLO()), alpha=0.2, random_state=0)
+        guard = ConformalOpenSetClassifier(Looks(AdaptiveOSLO()), alpha=0.2, random_state=0)
         guard.fit(support, y, pile)
         rejected.append(guard.is_outlier_[truth != "unknown"].mean())
     assert np.mean(rejected) < 0.2

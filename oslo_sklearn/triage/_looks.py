@@ -1,4 +1,4 @@
-"""A second look at the pile: groups of the unknown become classes beside the known ones."""
+"""Further looks at the pile: groups of the unknown become classes beside the known ones."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 
-from .._decision import Scores, choose_rule
+from .._decision import Scores
 from .._results import Transduction
-from ..discovery import NovelClassDiscovery
+from ..discovery import group_rows
 from ._checks import directions
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
+_FURTHER = 2  # looks; each groups what the looks before it reject
 
 
-class TwoLooks(BaseEstimator):
-    """AdaptiveOSLO twice, and the mean of both answers.
+class Looks(BaseEstimator):
+    """AdaptiveOSLO three times, and the mean of its first and its last answer.
 
     The first look knows the labelled classes only. What it rejects is grouped, and each group lends
-    its most central rows as labelled examples of a class of its own. The second look then decides
-    between the known classes, these groups, and neither. A photo near a group of unknown ones is
-    found that way, even if it resembles a known class; and one that resembles no group stays.
-    Where a group was part of a known class, the mean with the first look limits the harm.
+    its most central rows as labelled examples of a class of its own. The next look decides between
+    the known classes, these groups, and neither; and once more, with the groups of what was
+    rejected by then. A photo near a group of unknown ones is found that way, even if it resembles
+    a known class; and one that resembles no group stays. Where a group was part of a known class,
+    the mean with the first look limits the harm.
 
     Parameters
     ----------
@@ -37,28 +39,39 @@ class TwoLooks(BaseEstimator):
         self.outlier_label = outlier_label
 
     def fit(self, support_X, support_y, query_X):
-        """Look twice at a task."""
-        first = clone(self.estimator).set_params(outlier_label=self.outlier_label)
-        found = NovelClassDiscovery(first, random_state=0).fit(support_X, support_y, query_X)
-        self.estimator_, self.classes_ = found.estimator_, found.classes_
-        self.n_iter_ = found.n_iter_
+        """Look at a task."""
+        self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
+        self.estimator_.fit(support_X, support_y, query_X)
+        self.classes_, self.n_iter_ = self.estimator_.classes_, self.estimator_.n_iter_
+        self.last_ = None
         codes = np.array([_code(label, self.classes_) for label in support_y])
-        rows, groups = _examples(found.groups_, support_X, query_X, _n_examples(codes))
-        self.second_ = None
-        if len(rows):
-            self.second_ = clone(first).set_params(outlier_label=-1)
+        n_examples = _n_examples(codes)
+        self._keep(self._answer(query_X))
+        for _ in range(_FURTHER if n_examples else 0):
+            groups = self._group(codes, support_X, query_X)
+            rows, names = _examples(groups, support_X, query_X, n_examples)
+            if not len(rows):
+                break
             X = np.concatenate([support_X, query_X[rows]])
-            self.second_.fit(X, np.concatenate([codes, len(self.classes_) + groups]), query_X)
-        answer = self._answer(query_X)
-        self.labels_, self.outlierness_ = answer.labels, answer.outlierness
+            y = np.concatenate([codes, len(self.classes_) + names])
+            self.last_ = clone(self.estimator_).set_params(outlier_label=-1).fit(X, y, query_X)
+            self._keep(self._answer(query_X))
         return self
+
+    def _keep(self, answer) -> None:
+        self.labels_, self.outlierness_ = answer.labels, answer.outlierness
+
+    def _group(self, codes, support_X, query_X) -> np.ndarray:
+        """Group of each row of the query, -1 where it is of a known class so far."""
+        found = np.searchsorted(self.classes_, self.labels_)
+        found[self.outlierness_ > self.threshold_] = -1
+        rows = np.concatenate([support_X, query_X])
+        return group_rows(rows, np.concatenate([codes, found]), len(codes), random_state=0)[1]
 
     @property
     def threshold_(self):
-        """As of AdaptiveOSLO, on the scores of both looks."""
-        first = self.estimator_
-        rule = choose_rule(first._decision, first.threshold, first.contamination)
-        return rule.threshold(Scores(self.outlierness_))
+        """As of AdaptiveOSLO, on the scores of all looks."""
+        return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
     def transduce(self, X):
         """Labels, probabilities, outlierness and decisions."""
@@ -72,8 +85,8 @@ class TwoLooks(BaseEstimator):
 
     def _answer(self, X):
         known, unknown = _shares(self.estimator_.transduce(X), len(self.classes_))
-        if self.second_ is not None:
-            again = _shares(self.second_.transduce(X), len(self.classes_))
+        if self.last_ is not None:
+            again = _shares(self.last_.transduce(X), len(self.classes_))
             known, unknown = (known + again[0]) / 2, (unknown + again[1]) / 2
         total = np.maximum(known.sum(axis=1), np.finfo(float).tiny)
         scores = np.log(np.maximum(unknown, np.finfo(float).tiny)) - np.log(total)
