@@ -385,3 +385,24 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_pa
     expected = evaluate(chosen, X, y, split, progress=False)
     stored = read(path)
     pd.testing.assert_frame_equal(stored[COLUMNS[:-1]], expected[COLUMNS[:-1]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("stored", ["a", "c"])
+def test_a_configuration_differs_in_both_directions(stored):
+    now = _cache.Configuration("b", "b", ["b"], {"m": "b"})
+    for place, word in enumerate(("X", "y", "the tasks", "the parameters of 'm'")):
+        digests = ["b"] * 4
+        digests[place] = stored
+        assert now.difference("m", 0, "-".join(digests)).startswith(word)
+    assert now.difference("m", 0, "b-b-b-b") is None
+
+
+def test_a_finished_file_has_the_methods_in_order(tmp_path):
+    configuration = _cache.Configuration("x", "y", ["t"] * 2, {"a": "1", "b": "2"})
+    store = _cache.RowCache(tmp_path / "results.csv", ("value",), configuration)
+    store.add("a", [1, 0], [(1.0,), (2.0,)])
+    store.add("b", [0, 1], [(3.0,), (4.0,)])
+    store.finish(["b", "a"])
+    found = read(tmp_path / "results.csv")
+    assert found["method"].tolist() == ["b", "b", "a", "a"]
+    assert found["task"].tolist() == [0, 1, 0, 1]
