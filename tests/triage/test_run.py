@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from threadpoolctl import threadpool_info
 from triage_helpers import CLASSES, make_features, make_pile
 
 from oslo_sklearn import OSLO, AdaptiveOSLO
-from oslo_sklearn.triage import triage
+from oslo_sklearn.triage import _run, triage
 from oslo_sklearn.triage.tables import COLUMNS
 
 
@@ -181,3 +182,18 @@ def test_pixels_need_no_files(rows, tmp_path):
 def test_bad_input(support, pile, message):
     with pytest.raises(ValueError, match=message):
         triage(support, pile)
+
+
+def test_small_piles_are_decided_on_one_thread(monkeypatch):
+    """Threads that wait for each other made a correction take half a minute on a busy machine."""
+    seen = []
+
+    def look(*args, **kwargs):
+        seen.append({pool["num_threads"] for pool in threadpool_info()})
+        return decide(*args, **kwargs)
+
+    decide = _run.decide
+    monkeypatch.setattr(_run, "decide", look)
+    support, y, pile, _ = make_features()
+    triage((support, y), pile)
+    assert seen == [{1}]
