@@ -70,9 +70,10 @@ class AdaptiveOSLO(LargeTasks, FewShotOpenSetClassifier):
 
     Seven shares b and two mixes of classes (even, or uneven with some absent) make fourteen
     hypotheses. After three steps they are judged: by how sharply they separate the query, by the
-    share of rows whose best cosine is no better than chance, and by whether labelled rows lie in
-    the middle of the rows that joined them. The best six are fitted to the end. Their
-    probabilities are averaged, weighted by belief. See :doc:`/adaptive`.
+    share of outliers that the best cosines ask for, by whether labelled rows lie in the middle of
+    the rows that joined them, and by whether even classes stay uneven against their pull. The best
+    six are fitted to the end. Their probabilities are averaged, weighted by belief. See
+    :doc:`/adaptive`.
 
     Parameters
     ----------

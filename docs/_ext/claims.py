@@ -22,10 +22,11 @@ def check_the_piles():
     auroc, accuracy = (adaptive_tables.gains(PILES, metric) for metric in ("auroc", "accuracy"))
     assert len(auroc) == 70
     assert len(accuracy) == 86
-    assert auroc.xs(5, level="shots").min() > -0.5
+    assert auroc.xs(5, level="shots").min() > 0
     assert accuracy.xs(5, level="shots").min() > 0
-    behind = {*auroc.index[auroc < -2.45], *accuracy.index[accuracy < -2.45]}
-    assert behind == {(1, "3x5 + 20", "grocery"), (1, "28 5 3 2 0 + 8", "grocery")}
+    assert auroc.idxmin() == (1, "28 5 3 2 0 + 8", "grocery")
+    assert accuracy.idxmin() == (1, "15x5 + 15", "grocery")
+    assert min(auroc.min(), accuracy.min()) > -2.5
 
 
 def check_the_figures_of_the_text():
@@ -50,18 +51,17 @@ def check_many_classes():
     cells = adaptive_tables.read_cells("many")
     lead = adaptive_tables.gains(cells, "auroc")
     assert len(lead) == 12
-    assert lead.min() > 1.4
+    assert lead.min() > 1.7
     none = cells["false_rejection"]["AdaptiveOSLO"].xs(0.0, level="share")
-    assert none.max() < 5
+    assert none.max() < 3
 
 
 def check_weak_features():
     rejected = adaptive_tables.read_cells("weak")["false_rejection"]
-    high = rejected["AdaptiveOSLO"]
-    assert set(high.index.get_level_values("cell")[high > 20]) == {
-        *("sparrows", "warblers", "flowers in 8 dimensions", "cub in 8 dimensions")
-    }
-    assert (high < rejected["SimpleShot"]).all()
+    ours = rejected["AdaptiveOSLO"]
+    assert ours.max() < 20
+    assert set(ours.index.get_level_values("cell")[ours > 10]) == {"sparrows", "warblers"}
+    assert (ours < rejected["SimpleShot"]).all()
 
 
 def check_who_is_ahead_of_oslo_among_the_papers_methods():

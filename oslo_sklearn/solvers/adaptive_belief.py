@@ -28,7 +28,7 @@ MOST_ROWS = 20.0  # of these that make the share more reliable
 FRINGE = 20.0
 STRAIN = 500.0  # weight of the strain, over the logarithm of the number of classes
 FEW_PROVE_LITTLE = 10.0  # inliers, with which the strain counts half
-UNEVEN = 3.75  # price of uneven classes, times the logarithm of their number
+UNEVEN = 4.2  # price of uneven classes, times the logarithm of their number
 # Relative entropy up to which Storey's share counts in full, and from which not at all.
 COUNTED = (0.1, 0.3)
 LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers

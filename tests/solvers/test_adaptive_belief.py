@@ -184,7 +184,7 @@ def test_belief_is_in_labelled_rows_that_are_typical():
 
 def test_uneven_classes_have_their_price():
     found = believe(0.2, balances=(9.0, -0.5, 0.0))
-    assert float(found[0] / found[1]) == pytest.approx(5**3.75, rel=1e-4)
+    assert float(found[0] / found[1]) == pytest.approx(5**4.2, rel=1e-4)
     assert float(found[0] / found[2]) == pytest.approx(1.0)
 
 
