@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from ._public import *  # noqa: F403
     from ._public import __all__ as __all__
 
+    # Type checkers do not follow what `_public` adds to its names.
+    from .baselines import *  # noqa: F403
+    from .detectors import *  # noqa: F403
+
 
 def __getattr__(name: str):
     # Torch and scikit-learn take seconds to load: `python -m oslo_sklearn --help` should not.

@@ -10,7 +10,7 @@ import torch
 from ._devices import enough_threads
 from ._progress import rows_to_read
 from ._validation import check_rows
-from .base import Answer, Solution, is_worth_storing
+from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
@@ -21,7 +21,7 @@ from .solvers.prototype_descent import start_prototypes
 _TILE_ENTRIES = 2**21  # of assignments that are at hand at once
 
 
-class LargeTasks:
+class LargeTasks(FewShotOpenSetClassifier):
     """How AdaptiveOSLO solves one large task: from a sample, and from sums over all rows."""
 
     def _solve_large(self, support, query, labels, n_classes):
@@ -48,6 +48,9 @@ class LargeTasks:
             )
             del sample
             return solution, self._answer_tiles(solution.state, tiles, n_classes)
+
+    def _centers_on_cells(self) -> bool:
+        return isinstance(self.center, str) and self.center == "auto"
 
     def _center_on_cells(self, support, labels, sample, n_classes):
         """As `cell_center`, of sampled rows ``(m, d)`` in tiles."""

@@ -42,7 +42,7 @@ _DIFFERING = 0.2
 
 
 @shared_docs
-class AdaptiveOSLO(LargeTasks, FewShotOpenSetClassifier):
+class AdaptiveOSLO(LargeTasks):
     r"""The method for any pile: share of outliers and mix of classes are estimated.
 
     **Start with this method.** Use it if you do not know how many query rows are outliers, or
@@ -215,9 +215,6 @@ class AdaptiveOSLO(LargeTasks, FewShotOpenSetClassifier):
             return super()._solve_batch(rows, labels, n_classes)
         center = cell_center(rows[0], labels, rows[1], n_classes)
         return self._solve_around(center, rows, labels, n_classes)
-
-    def _centers_on_cells(self) -> bool:
-        return isinstance(self.center, str) and self.center == "auto"
 
     def _solves_by_sums(self) -> bool:
         return self._solves_as(AdaptiveOSLO)  # a subclass with another solver has other sums

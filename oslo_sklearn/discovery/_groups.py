@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -12,6 +12,7 @@ from scipy.spatial import KDTree
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
+from .._typing import RandomState
 from ._space import TaskSpace, log_likelihood, make_space
 
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
@@ -138,10 +139,10 @@ def group_rows(
     codes: np.ndarray,
     n_support: int = 0,
     *,
-    n_groups="auto",
-    max_groups=None,
-    min_group_size=2,
-    random_state=None,
+    n_groups: Literal["auto"] | int = "auto",
+    max_groups: int | None = None,
+    min_group_size: int = 2,
+    random_state: RandomState = None,
 ) -> tuple[Grouping, np.ndarray, np.ndarray]:
     """Group the rejected rows of a task.
 

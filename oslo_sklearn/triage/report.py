@@ -87,7 +87,7 @@ def _assets_of(page: Path) -> str | None:
             found = _ASSETS.search(file.read(_HEAD).decode("utf-8", "replace"))
     except FileNotFoundError:
         return None
-    return found and found.group()
+    return found.group() if found else None
 
 
 def _write_pictures(result, folder: Path, cache_dir) -> None:
