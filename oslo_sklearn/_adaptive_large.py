@@ -14,7 +14,7 @@ from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
-from .solvers.geometry import class_means, prepare_rows, unit_rows
+from .solvers.geometry import class_means, is_alone, prepare_rows, unit_rows
 from .solvers.oslo_tiled import StepSums, TiledRows, sum_step, tile_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -54,6 +54,8 @@ class LargeTasks(FewShotOpenSetClassifier):
 
     def _center_on_cells(self, support, labels, sample, n_classes):
         """As `cell_center`, of sampled rows ``(m, d)`` in tiles."""
+        if is_alone(labels, n_classes):
+            return torch.zeros_like(support[:, 0])
         prototypes = unit_rows(class_means(unit_rows(support), labels, n_classes))[0]
         cells = sum_cells(prototypes, sample.split(tile_rows(sample.shape[-1])))
         return cells.add_support(support[0], labels[0]).center(sample)[None]

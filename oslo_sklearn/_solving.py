@@ -36,6 +36,7 @@ class TaskSolver:
     _transductive = False
     # Whether many tasks are solved at once faster than one after another.
     _batched = True
+    _assignments_of_a_row = 1  # to the classes, that a solver holds at once
 
     def _solve(self, task: Task) -> Solution:
         """Solve a batch of tasks."""

@@ -127,7 +127,8 @@ class AdaptiveOSLO(LargeTasks):
     Known negatives are rows of the last entry, "none of the classes".
 
     With one class, no known negatives and ``outlier_share="auto"``, nothing in the query tells the
-    share of outliers. Then the scores are OSLO's.
+    share of outliers. Then rows are scored by their cosine to the class, without a centre, and
+    rejected only if the cosines lie in two heaps.
 
     References
     ----------
@@ -151,6 +152,7 @@ class AdaptiveOSLO(LargeTasks):
     _transductive = True
     _decision = Zero()
     _uses_negatives = True
+    _assignments_of_a_row = 2 * len(SHARES)
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -250,6 +252,7 @@ class AdaptiveOSLO(LargeTasks):
     def _solve_indexed(self, pool, tasks):
         pool, center = self._pool_to_solve_in(pool, 1)
         can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
+        can = can and tasks.classes.shape[1] > 1  # one class is scored without steps
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
@@ -311,5 +314,5 @@ class AdaptiveOSLO(LargeTasks):
 
 
 def _is_large(query, n_classes: int) -> bool:
-    n_assignments = query.shape[1] * (n_classes + 1) * 2 * len(SHARES)
+    n_assignments = query.shape[1] * (n_classes + 1) * AdaptiveOSLO._assignments_of_a_row
     return max(query.numel(), n_assignments) >= _TILES_WORTHWHILE

@@ -97,5 +97,5 @@ def test_demo_prints_what_the_readme_shows(tmp_path):
             [float(x) for x in expected[1:]], abs=0.2
         )
     (pictures,) = folder.glob("page-*/thumbs")
-    assert len(list(pictures.iterdir())) == 155
+    assert len(list(pictures.iterdir())) == 175
     assert "http:" not in (folder / "index.html").read_text()  # self-contained

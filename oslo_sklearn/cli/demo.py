@@ -1,4 +1,4 @@
-"""``demo``: known and unknown digits, from one labelled example a class."""
+"""``demo``: known and unknown digits, from one labelled example a class; a page with five."""
 
 from __future__ import annotations
 
@@ -43,8 +43,12 @@ def run(args) -> int:
     print(f"{'':20}{'accuracy':>10}{'AUROC':>10}")
     for name, (accuracy, area) in _averages(X, y, tasks).items():
         print(f"{name:20}{accuracy:10.1f}{area:10.1f}")
-    page = _write_page(X, y, *tasks[0], args.out)
-    print(f"\nOpen {page} in a browser to see every decision of the first draw, and to correct it.")
+    shown = FewShotOpenSetSplit(n_way=5, n_shot=5, n_tasks=1, random_state=args.seed)
+    page = _write_page(X, y, *next(shown.split(X, y)), args.out)
+    print(
+        f"\nOpen {page} in a browser to see and correct every decision of a draw with five "
+        "labelled examples each."
+    )
     return 0
 
 

@@ -142,7 +142,11 @@ def _can_batch(fitted, parts, query_X) -> bool:
         return False
     known = set(fitted.classes_.tolist())
     n_query = 0 if query_X is None else len(query_X)
-    n_bytes = sum((len(kept) + len(held) + n_query) * 8 * kept.shape[1] for kept, _, held in parts)
+    n_assigned = fitted._assignments_of_a_row * (len(known) + 1)
+    n_bytes = sum(
+        (len(kept) + len(held) + n_query) * 8 * max(kept.shape[1], n_assigned)
+        for kept, _, held in parts
+    )
     return n_bytes <= _BATCH_BYTES and all(set(y.tolist()) == known for _, y, _ in parts)
 
 

@@ -143,11 +143,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        if adapter_of(query_X) is not None:
-            raise ValueError(
-                f"query_X is a dask {type(query_X).__name__}; groups need the rows in memory. Fit "
-                "with a sample of them, np.asarray(sample)."
-            )
+        _check_in_memory(query_X, "query_X")
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             self.__dict__.pop(name, None)
         self.estimator_ = make_estimator(self.estimator, self.random_state)
@@ -200,6 +196,7 @@ class NovelClassDiscovery(WrappingClassifier):
             ``is_outlier``, and ``group``: -1 for rows of known classes, else the group. Its
             ``to_frame()`` gives a pandas DataFrame with the index of X.
         """
+        _check_in_memory(X, "X")
         found = self._ask("transduce", X)
         if self._grouping is None:
             found.group = self._group(found, X)[1]
@@ -224,3 +221,11 @@ class NovelClassDiscovery(WrappingClassifier):
         labels : ndarray of shape (n_samples,)
         """
         return self._ask("predict", X)
+
+
+def _check_in_memory(X, argument: str) -> None:
+    if adapter_of(X) is not None:
+        raise ValueError(
+            f"{argument} is a dask {type(X).__name__}; groups need the rows in memory. Pass a "
+            "sample of them, np.asarray(sample)."
+        )

@@ -45,7 +45,7 @@ def check_method(estimator) -> None:
     if not (hasattr(estimator, "fit") and hasattr(last, "transduce")):
         raise TypeError(
             "expected an estimator of this package, or a Pipeline that ends in one (fit and "
-            f"transduce); got {last!r}."
+            f"transduce), or a dict of several by name; got {last!r}."
         )
     check_head_is_parameter(estimator)
 

@@ -182,7 +182,7 @@ def _share_out(logits, intercepts, log_odds, rho, n_sweeps, q):
 
 @_compiled
 def _oslo(cosines, labels, starts, lambdas, n_steps):
-    """Cosines (K, R) to the prototypes OSLO ends at, its scores, and the shortest one's length."""
+    """Cosines (K, R) to the prototypes OSLO ends at, and the shortest one's length."""
     n_classes, n_rows = starts.shape
     n_support = labels.size
     query = np.arange(n_support, n_rows)
@@ -199,7 +199,7 @@ def _oslo(cosines, labels, starts, lambdas, n_steps):
         _update(log_p, query, lambdas[0], lambdas[1], True, z, logit_xi, weights)
         length = _log_likelihood(cosines, weights, ones, True, ones, scaled, log_p)
         shortest = min(shortest, length)
-    return log_p, -logit_xi, shortest
+    return log_p, shortest
 
 
 @_compiled
@@ -314,7 +314,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
 
 @_compiled
 def solve_range(
-    gram, rows, place, labels, n_classes, centring, floors, normalize, hypotheses, is_given, model,
+    gram, rows, place, labels, n_classes, centring, floors, normalize, hypotheses, model,
     search, judging, oslo, first, last, codes, scores, sound,
 ):  # fmt: skip
     """Solve tasks `first` to `last` into `codes` and `scores` (tasks, queries).
@@ -343,12 +343,9 @@ def solve_range(
         if normalize:
             lengths.fill(1)
         starts, length = _starts(cosines, labels[task], n_classes, lengths, at)
-        ends, plain_scores, shortest = _oslo(cosines, labels[task], starts, lambdas, n_steps)
+        ends, shortest = _oslo(cosines, labels[task], starts, lambdas, n_steps)
         sound[task] = is_sound and min(length, shortest) > floors[1]
         if not sound[task]:
-            continue
-        if n_classes == 1 and not is_given and np.all(labels[task] >= 0):
-            codes[task], scores[task] = 0, plain_scores
             continue
         log_p, entropy = _fit(cosines, labels[task], starts, hypotheses, model, search, judging)
         trust = min(max((none - entropy) / (none - full), 0.0), 1.0)

@@ -46,7 +46,7 @@ from .adaptive_belief import (
     share_floor,
     strain,
 )
-from .geometry import class_means, one_hot, only_classes, product, safe_log
+from .geometry import class_means, is_alone, one_hot, only_classes, product, safe_log
 from .oslo import OSLOModel, solve_oslo
 from .smoother import Smoother
 
@@ -66,6 +66,7 @@ LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
 TRUST = (0.5, 0.8)
 OSLO_MODEL = OSLOModel(0.1, 0.05, "cosine", True)
 OSLO_STEPS = 2
+OF_UNIFORM = 0.75  # of the variance of a uniform distribution is between its halves
 
 
 class AdaptiveModel(NamedTuple):
@@ -144,11 +145,9 @@ def solve_adaptive(
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)
     is_even = (fit.balances > 0).to(weights.dtype).expand_as(fit.belief)
-    if share is None and n_classes == 1 and not bool((labels < 0).any()):
+    if share is None and is_alone(labels, n_classes):
         # Without known negatives, nothing tells how many rows are of a single class.
-        scale = OSLO_MODEL.lambda_xi
-        weights = F.pad(oslo.path[:, -2] / scale, (0, 0, 0, 1))[:, None].expand_as(weights)
-        intercepts = torch.zeros_like(intercepts)
+        weights, intercepts = by_cosine(starts, fit.cosines[:, 0], weights, intercepts)
         held = torch.full_like(held, torch.nan)
     return AdaptiveSolution(
         weights,
@@ -160,6 +159,32 @@ def solve_adaptive(
         (torch.stack(objective, -1) * fit.belief[..., None]).sum(-2),
         is_even,
     )
+
+
+def by_cosine(starts: Tensor, cosines: Tensor, weights: Tensor, intercepts: Tensor):
+    """Weights and intercepts that score rows by their cosine ``(B, n)`` to a single class."""
+    scale = OSLO_MODEL.lambda_xi
+    of_class = F.pad(starts / scale, (0, 0, 0, 1))[:, None].expand_as(weights)
+    cut = F.pad(-cut_of_two_heaps(cosines)[:, None] / scale, (0, 1))
+    return of_class, cut[:, None].expand_as(intercepts)
+
+
+def cut_of_two_heaps(values: Tensor) -> Tensor:
+    """Otsu's threshold ``(B,)`` of values that lie in two heaps; -1 where they do not.
+
+    Two heaps explain more of the variance than the halves of a uniform distribution do.
+    """
+    n = values.shape[-1]
+    if n < 2:
+        return values.new_full(values.shape[:1], -1.0)
+    values = values.sort(-1).values
+    n_low = torch.arange(1, n, dtype=values.dtype, device=values.device)
+    low = values.cumsum(-1)[:, :-1]
+    high = values.sum(-1, keepdim=True) - low
+    explained = n_low * (n - n_low) / n**2 * (high / (n - n_low) - low / n_low).square()
+    most, at = explained.max(-1)
+    between = (values.gather(-1, at[:, None]) + values.gather(-1, at[:, None] + 1))[:, 0] / 2
+    return torch.where(most > OF_UNIFORM * values.var(-1, correction=0), between, -1.0)
 
 
 def answer_rows(

@@ -104,7 +104,7 @@ def solve_adaptive_tasks(
     shared = (
         gram.numpy(), ordered, place, np.ascontiguousarray(labels.numpy()), n_classes,
         (form == "plain", n_center, CENTER_SHRINKAGE), np.array(floors(gram.dtype)),
-        bool(normalize), hypotheses, share is not None, tuple(map(float, model[:4])), search,
+        bool(normalize), hypotheses, tuple(map(float, model[:4])), search,
         judging, labels_from,
     )  # fmt: skip
     with one_blas_thread():

@@ -37,6 +37,7 @@ from .adaptive import (
     SWEEPS,
     AdaptiveModel,
     AdaptiveSolution,
+    by_cosine,
     label_trust,
 )
 from .adaptive_belief import (
@@ -49,7 +50,7 @@ from .adaptive_belief import (
     strain,
 )
 from .adaptive_sums import spread_rows, sum_moment
-from .geometry import class_means, one_hot, plain_product, safe_log
+from .geometry import class_means, is_alone, one_hot, plain_product, safe_log
 from .oslo_tiled import StepSums, ascend
 from .smoother import moment_map
 
@@ -318,10 +319,10 @@ def solve_adaptive_tiled(
     ).path
     weights, intercepts = fit.weights(), fit.intercepts
     held = (believed * fit.assumed.shares).sum()
-    if share is None and n_classes == 1 and not bool((labels < 0).any()):
-        # Nothing tells how many of the rows are of a single class: OSLO's scores stand.
-        of_class = F.pad(path[-2] / OSLO_MODEL.lambda_xi, (0, 0, 0, 1))
-        weights, intercepts = of_class.expand_as(weights), torch.zeros_like(intercepts)
+    if share is None and is_alone(labels, n_classes):
+        # Nothing tells how many of the rows are of a single class.
+        of_one = by_cosine(starts[None], (sample @ starts.mT).mT, weights[None], intercepts[None])
+        weights, intercepts = of_one[0][0], of_one[1][0]
         held = torch.full_like(held, torch.nan)
     solved = AdaptiveSolution(
         weights,

@@ -67,6 +67,8 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
     classes tell little about the mean of all classes, so that it is shrunk towards zero by
     :math:`1 - \kappa v / (K |c|^2)` with v the variance of the class means (James and Stein).
     """
+    if is_alone(labels, n_classes):
+        return torch.zeros_like(support[:, 0])
     parts = [support] if query is None else [support, query]
     # Scaled first, so that no square overflows.
     largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None, None]
@@ -81,6 +83,11 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
         joins = one_hot(nearest, n_classes, support.dtype)
         sums, counts = sums + product(joins.mT, parts[1]), counts + joins.sum(-2)
     return center_of_cells(sums, counts) * scale[:, 0]
+
+
+def is_alone(labels: Tensor, n_classes: int) -> bool:
+    """Whether there is one class and no known negative: nothing tells the mean of all classes."""
+    return n_classes == 1 and not bool((labels < 0).any())
 
 
 def center_of_cells(sums: Tensor, counts: Tensor) -> Tensor:

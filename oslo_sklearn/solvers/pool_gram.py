@@ -237,6 +237,10 @@ def run_threads(work, parts) -> None:
     which on a busy machine takes several times as long as the work.
     """
     n_threads = torch.get_num_threads()
+    if n_threads == 1:  # perhaps in another call meanwhile, which gives the threads back
+        for part in parts:
+            work(part)
+        return
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(max(1, min(n_threads, len(parts)))) as threads:

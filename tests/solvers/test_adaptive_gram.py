@@ -81,7 +81,7 @@ def test_probabilities_that_underflow(class_share, weight, any_number_pays):
     assert_engines_agree(sure, X, batch, atol=weight * 5e-5)
 
 
-@pytest.mark.parametrize("n_way", [1, 2, 7])
+@pytest.mark.parametrize("n_way", [2, 7])
 @pytest.mark.parametrize("n_shot", [1, 5])
 def test_any_number_of_classes_and_shots(n_way, n_shot, any_number_pays):
     X, batch = make_batch(*make_pool(), n_way=n_way, n_query=5, n_open=3, n_shot=n_shot)

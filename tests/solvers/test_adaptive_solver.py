@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -184,12 +185,37 @@ def test_labels_are_read_with_oslos_prototypes():
     torch.testing.assert_close(answers(solved, query).label_logits, expected)
 
 
-def test_one_class_is_scored_by_oslo():
+def test_one_class_is_scored_by_its_cosine():
     support, labels, query, starts = make_batch(n_way=1)
     solved = solve_adaptive(MODEL, support, labels, query, starts, max_iter=4)
-    oslo = solve_oslo(adaptive.OSLO_MODEL, support, labels, query, 1, max_iter=2, start=starts)
-    torch.testing.assert_close(answers(solved, query).scores, -oslo.logit_xi)
+    cosines = (query @ starts.mT)[..., 0]
+    cut = adaptive.cut_of_two_heaps(cosines)[:, None]
+    torch.testing.assert_close(answers(solved, query).scores, (cut - cosines) / 0.05)
     assert solved.share.isnan().all()
+
+
+@pytest.mark.parametrize(("distance", "is_cut"), [(0.0, False), (6.0, True)])
+def test_values_are_cut_where_they_lie_in_two_heaps(distance, is_cut):
+    rng = np.random.default_rng(0)
+    values = 0.05 * (rng.normal(size=80) + distance * (np.arange(80) < 60))
+    cut = float(adaptive.cut_of_two_heaps(torch.from_numpy(values)[None]))
+    if not is_cut:
+        assert cut == -1
+        return
+    halves = [values[values < cut], values[values > cut]]
+    explained = [len(h) * (h.mean() - values.mean()) ** 2 for h in halves]
+    others = []
+    for other in np.sort(values)[:-1] + 1e-9:
+        parts = values[values < other], values[values > other]
+        others.append(sum(len(h) * (h.mean() - values.mean()) ** 2 for h in parts))
+    assert sum(explained) == pytest.approx(max(others))
+    assert len(halves[1]) == 60
+
+
+@pytest.mark.parametrize("n_query", [1, 2])
+def test_few_values_have_a_cut(n_query):
+    values = torch.linspace(0, 1, n_query, dtype=torch.float64)[None]
+    assert float(adaptive.cut_of_two_heaps(values)) == (-1.0 if n_query == 1 else 0.5)
 
 
 @pytest.mark.parametrize("step", [1, 5])

@@ -120,7 +120,7 @@ def test_answers_of_the_query_are_those_of_its_rows(in_tiles):
     np.testing.assert_allclose(found.assignments_, again.proba, atol=1e-5)
 
 
-def test_one_class_is_scored_by_oslo(in_tiles):
+def test_one_class_is_scored_by_its_cosine(in_tiles):
     task = make_task(n_way=1)
     expected = fit(task)
     in_tiles()

@@ -54,7 +54,7 @@ def make_pool(n_features=40, spread=1.5):
         ({}, 3, 1.5),
         ({"outlier_share": 0.3}, 2, 20.0),
         ({"class_share": "free", "center": None}, 3, 1.5),
-        ({"max_iter": 1}, 1, 1.5),
+        ({"max_iter": 1}, 2, 1.5),
         ({"center": "support"}, 2, 1.5),
     ],
     ids=str,
