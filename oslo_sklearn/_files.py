@@ -50,6 +50,9 @@ def write_together(files) -> list[Path]:
             if _is_there(file, name):
                 name.unlink()
             file.close()
+        # Ctrl-C may come between the making of a file and its entry in the list.
+        for path in paths[len(unfinished) :]:
+            _remove_unused(unfinished_name(path))
     return paths
 
 
@@ -101,6 +104,20 @@ def _open_locked(name: Path):
             file.close()
             raise
         file.close()
+
+
+def _remove_unused(name: Path) -> None:
+    """Remove an unfinished file that no other process writes."""
+    if name.is_symlink() or not name.is_file():
+        return
+    with open(name, "rb") as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if _is_there(file, name):
+            name.unlink()
 
 
 def _is_there(file, name: Path) -> bool:

@@ -7,6 +7,18 @@ import os
 from ._optional import require
 
 
+def save_tensors(content, file) -> None:
+    """As ``torch.save``, which may turn Ctrl-C into an error of its own as it closes the file."""
+    import torch
+
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+
+
 def load_tensors(path, what: str):
     """What a ``.safetensors`` file, or else a file of ``torch.save``, holds.
 

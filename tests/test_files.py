@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
 from oslo_sklearn import _files
 from oslo_sklearn._files import locked, write_together, write_whole
+from oslo_sklearn._tensor_files import save_tensors
 from oslo_sklearn.features._cache import FeatureCache
 from oslo_sklearn.triage import _thumbnails, corrections
 
@@ -38,6 +40,36 @@ def test_what_a_kill_left_unfinished_is_written_anew(tmp_path):
     write_whole(tmp_path / "a.csv", lambda file: file.write(b"new"))
     assert (tmp_path / "a.csv").read_bytes() == b"new"
     assert names(tmp_path) == ["a.csv"]
+
+
+@pytest.mark.parametrize("moment", ["before the lock", "after it"])
+def test_ctrl_c_while_a_file_is_made_leaves_none(tmp_path, monkeypatch, moment):
+    open_locked = _files._open_locked
+
+    def interrupted(name):
+        if moment == "after it":
+            open_locked(name)
+        else:
+            name.touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_files, "_open_locked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a", lambda file: file.write(b"new"))
+    assert names(tmp_path) == []
+
+
+def test_ctrl_c_leaves_the_file_of_another_writer(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl", reason="locks of POSIX")
+
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    with locked(tmp_path / ".a.tmp"):
+        monkeypatch.setattr(_files, "_open_locked", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(tmp_path / "a", lambda file: file.write(b"new"))
+        assert names(tmp_path) == [".a.tmp"]
 
 
 def test_a_lock_leaves_no_file_of_its_own(tmp_path):
@@ -174,3 +206,22 @@ def test_thumbnails_are_kept_for_the_next_time(tmp_path, has_links, monkeypatch)
     for folder in ("a", "b"):
         assert names(tmp_path / folder) == ["0.jpg", "1.jpg"]
         assert (tmp_path / folder / "1.jpg").read_bytes() == kept.read_bytes()
+
+
+def test_ctrl_c_while_tensors_are_written_stays_ctrl_c(tmp_path):
+    class Interrupted:
+        """A file that is interrupted at its second piece."""
+
+        n_writes = 0
+
+        def write(self, data):
+            self.n_writes += 1
+            if self.n_writes == 2:
+                raise KeyboardInterrupt
+            return len(data)
+
+        def flush(self):
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        save_tensors({"x": torch.ones(1000)}, Interrupted())

@@ -10,7 +10,7 @@ import torch
 
 from .._files import write_whole
 from .._optional import require
-from .._tensor_files import load_tensors
+from .._tensor_files import load_tensors, save_tensors
 
 
 def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -20,7 +20,7 @@ def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
         write_whole(path, lambda file: file.write(content))
         return
     params = {name: torch.tensor(array) for name, array in arrays.items()}
-    write_whole(path, lambda file: torch.save({"params": params}, file))
+    write_whole(path, lambda file: save_tensors({"params": params}, file))
 
 
 def read_arrays(path: str) -> dict[str, torch.Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .._files import write_whole
 from .._progress import progress_bar
-from .._tensor_files import load_tensors
+from .._tensor_files import load_tensors, save_tensors
 from ._episodes import EpisodePool, Episodes, seed_of
 
 STEPS_PER_CHECK = 25
@@ -173,7 +173,7 @@ def _store(state: Progress, path, fingerprint: str, seed: int) -> None:
         "is_done": state.is_done,
         "curve": state.curve,
     }
-    write_whole(path, lambda file: torch.save(content, file))
+    write_whole(path, lambda file: save_tensors(content, file))
 
 
 def stored_seed(path) -> int | None:
