@@ -92,7 +92,7 @@ class LargeTasks(FewShotOpenSetClassifier):
 
         def add_up(path):
             state = {"path": path[None], "center": center}
-            size = n_classes * (n_features + 1) + 3
+            size = StepSums.zeros(path[0]).pack().size
             return StepSums.unpack(blocks.add_up(LargeTasks._sum_step, size, state), n_classes)
 
         solution = self._solve_sample(support, labels, n_classes, center, sample, n_query, add_up)

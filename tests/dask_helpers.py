@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
@@ -15,9 +16,22 @@ from oslo_sklearn import SimpleShot
 
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402
+import dask.dataframe as dd  # noqa: E402
 from dask.callbacks import Callback  # noqa: E402
 
 UNEVEN = ((1, 50, 0, 70, 29), 64)  # a chunk of one row, and one of none
+NAMES = [f"f{i}" for i in range(64)]
+
+
+def frame(X):
+    return pd.DataFrame(X, columns=NAMES)
+
+
+def with_empty_partitions(X, n_dropped=60):
+    """A frame with partitions that a filter has emptied, as nobody knows beforehand."""
+    padded = frame(np.concatenate([np.full((n_dropped, 64), -1e6, dtype=X.dtype), X]))
+    frames = dd.from_pandas(padded, npartitions=8)
+    return frames[frames["f0"] > -1e5]
 
 
 def make_rows(directions: np.ndarray, sizes: tuple[int, ...], block_id) -> np.ndarray:

@@ -20,26 +20,21 @@ dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 from dask.base import normalize_token  # noqa: E402
-from dask_helpers import UNEVEN, Reads, all_of, lazy_rows  # noqa: E402
-
-NAMES = [f"f{i}" for i in range(64)]
+from dask_helpers import (  # noqa: E402
+    NAMES,
+    UNEVEN,
+    Reads,
+    all_of,
+    frame,
+    lazy_rows,
+    with_empty_partitions,
+)
 
 
 @pytest.fixture(autouse=True)
 def _scheduler():
     with dask.config.set(scheduler="threads", num_workers=2):
         yield
-
-
-def frame(X):
-    return pd.DataFrame(X, columns=NAMES)
-
-
-def with_empty_partitions(X):
-    """A frame some partitions of which a filter has emptied, as nobody knows beforehand."""
-    padded = frame(np.concatenate([np.full((60, 64), -1e6, dtype=X.dtype), X]))
-    frames = dd.from_pandas(padded, npartitions=8)
-    return frames[frames["f0"] > -1e5]
 
 
 CONTAINERS = {

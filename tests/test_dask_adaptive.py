@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import assert_same_answers, make_task
 
@@ -15,9 +15,14 @@ from oslo_sklearn.solvers import adaptive_tiled
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
-from dask_helpers import UNEVEN, Reads, all_of, lazy_rows  # noqa: E402
-
-NAMES = [f"f{i}" for i in range(64)]
+from dask_helpers import (  # noqa: E402
+    UNEVEN,
+    Reads,
+    all_of,
+    frame,
+    lazy_rows,
+    with_empty_partitions,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,15 +31,7 @@ def _scheduler():
         yield
 
 
-def frame(X):
-    return pd.DataFrame(X, columns=NAMES)
-
-
-def emptied(X):
-    """A frame one partition of which a filter has emptied, as nobody knows beforehand."""
-    padded = np.concatenate([np.full((40, 64), -1e6, dtype=X.dtype), X])
-    frames = dd.from_pandas(frame(padded), npartitions=8)
-    return frames[frames["f0"] > -1e5]
+emptied = partial(with_empty_partitions, n_dropped=40)  # one partition
 
 
 CONTAINERS = {

@@ -38,6 +38,23 @@ class AttentionClassifier(EpisodicClassifier):
         "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
     }
 
+    def __init__(
+        self,
+        head: Head | PathLike | None = None,
+        temperature: float = 64.0,
+        *,
+        center: Center = None,
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.head = head
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
+
     def _attention(self, like) -> SetAttention | None:
         weights = self._weights(like)
         return None if weights is None else SetAttention(*weights)
@@ -115,23 +132,6 @@ class FEAT(AttentionClassifier):
     >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])
     """
-
-    def __init__(
-        self,
-        head: Head | PathLike | None = None,
-        temperature: float = 64.0,
-        *,
-        center: Center = None,
-        normalize: bool = False,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.head = head
-        self.temperature = temperature
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(self._logits(rows, state["adapted"]))

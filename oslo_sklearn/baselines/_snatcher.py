@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 
 from .._docs import shared_docs
-from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer
 from ..solvers.attention import replacement_change
-from ..training import Head
 from ._feat import AttentionClassifier
 
 # The score's unit does not follow the temperature, which only shapes probabilities.
@@ -63,23 +61,6 @@ class SnatcherF(AttentionClassifier):
     >>> bool(inlier < outlier)
     True
     """
-
-    def __init__(
-        self,
-        head: Head | PathLike | None = None,
-        temperature: float = 64.0,
-        *,
-        center: Center = None,
-        normalize: bool = False,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.head = head
-        self.temperature = temperature
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _infer(self, state, rows) -> Answer:
         logits = self._logits(rows, state["adapted"])
