@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from faults.privileges import drop_override
 from faults.writers import WRITERS
-from tqdm import tqdm
+from tqdm.auto import tqdm  # the class of the package's bars: each class may have its own lock
 
 from oslo_sklearn.cli import end_workers
 
@@ -79,8 +79,11 @@ class Disturbed:
         """Fork a run; what is done ``before`` it is done in the new process only."""
         # A pipe, for a file would be subject to the limits that runs are given.
         printed, log = os.pipe()
+        # Ctrl-C that comes before the run has begun waits for it: Python drops it within a fork.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.close(log)
             self._printed = os.fdopen(printed, errors="replace")
             return pid
@@ -90,13 +93,17 @@ class Disturbed:
             os.dup2(log, 2)
             os.setpgid(0, 0)
             signal.alarm(MOST_SECONDS)  # a run that hangs ends, and with it the test
-            # Forks share the lock of tqdm: one that is killed with it would stop all others.
+            # Forks share the lock of tqdm: one that ends with it would stop all others.
             tqdm.set_lock(threading.RLock())
             torch.set_num_threads(1)
             warnings.simplefilter("ignore")
             if before is not None:
                 before()
-            code = self.writer.run(self.folder) or 0
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                code = self.writer.run(self.folder) or 0
+            finally:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run is over
         except KeyboardInterrupt:
             code = 130
         except OSError:
@@ -105,7 +112,6 @@ class Disturbed:
         except BaseException:
             traceback.print_exc()
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run is over
             end_workers()
             os._exit(code)
 

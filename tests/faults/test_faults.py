@@ -30,7 +30,6 @@ def disturb(*words) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.faults
 def test_ctrl_c_ends_a_run_soon_and_loses_nothing():
     writers = ["csv", "extract", "triage", "benchmark", "fit_base"]
     for found in disturb(*writers, "--interrupts", 1, "--moments", 0, "--sizes", 0):
