@@ -137,6 +137,8 @@ def assert_same_answers(found, expected, params, order=slice(None)):
 
 def runs_here(check) -> bool:
     """Whether the library and the device are there that a check of array API support asks for."""
+    if "device" in check.keywords:  # scikit-learn before 1.8 wants classes_ in the array's library
+        return False
     asked = {name: check.keywords.get(name) for name in ("array_namespace", "device_name")}
     places = [value for value in check.keywords.values() if hasattr(value, "xp")]
     libraries = {asked["array_namespace"], *(place.xp for place in places)} - {None}

@@ -15,7 +15,7 @@ from helpers import make_task
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils import get_tags
 
 import oslo_sklearn
@@ -182,13 +182,13 @@ class TestDispatch:
     def test_pipelines(self, task):
         support_X, support_y, query_X = tensors(task)
         with config_context(enable_metadata_routing=True):
-            pipe = make_open_set_pipeline(StandardScaler(), OSLO())
+            pipe = make_open_set_pipeline(MinMaxScaler(), OSLO())
             pipe.fit(support_X, support_y, query_X=query_X)
             assert isinstance(pipe.transduce(query_X).outlierness, torch.Tensor)
 
     def test_a_pipeline_inside_a_wrapper(self, task):
         support_X, support_y, query_X = tensors(task)
-        pipe = make_pipeline(StandardScaler(), OSLO())
+        pipe = make_pipeline(MinMaxScaler(), OSLO())
         found = NovelClassDiscovery(pipe).fit(support_X, support_y, query_X)
         assert isinstance(found.transduce(query_X).group, torch.Tensor)
 
@@ -196,7 +196,7 @@ class TestDispatch:
         X, y = torch.tensor(task.query_X), torch.tensor(task.query_y)
         split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=2, n_tasks=3)
         search = GridSearchCV(
-            make_pipeline(StandardScaler(), OSLO()),
+            make_pipeline(MinMaxScaler(), OSLO()),
             {"oslo__max_iter": [1, 2]},
             cv=[*split.split(task.query_X, task.query_y)],
             scoring=make_open_set_scorer("auroc"),

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from helpers import make_task
+from sklearn.preprocessing import MinMaxScaler
 
 from oslo_sklearn import OSLO, SimpleShot
 from oslo_sklearn._validation import as_tensor
@@ -59,7 +60,10 @@ def test_containers_give_the_array_s_answer(container, deferred, expected):
     half = container.endswith("half")
     np.testing.assert_allclose(scores, expected.outlierness_, atol=0.1 if half else 1e-3)
     np.testing.assert_array_equal(oslo.predict(query), expected.labels_)
-    assert hasattr(oslo, "feature_names_in_") == container.startswith(("pandas", "polars"))
+    has_names = container.startswith("pandas")
+    if container == "polars":  # scikit-learn before 1.8 does not know the newest polars
+        has_names = hasattr(MinMaxScaler().fit(support), "feature_names_in_")
+    assert hasattr(oslo, "feature_names_in_") == has_names
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ class Disturbed:
                 slowest_cpu = max(slowest_cpu, self.usage.ru_utime + self.usage.ru_stime - used)
                 assert not self.hidden_files(), self.hidden_files()
             else:  # over before its signal: runs take less time now than the first one did
-                span *= 0.8
+                span *= 0.5
             assert_no_orphans(pid)
             self.rerun(self.writer.finished(self.folder))
             if n_interrupted == n_moments:
