@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from ._devices import enough_threads
 from ._sklearn import safe_indexing
 from ._threshold import check_label_kind
-from .solvers.geometry import as_tensor
+from .solvers.geometry import as_tensor, extremes
 
 _PIPELINE_HINT = (
     " If this is a pipeline, its transformers have not seen the query: use make_open_set_pipeline, "
@@ -97,12 +97,12 @@ def _check_tensor(X: torch.Tensor, name: str, estimator) -> torch.Tensor:
 
 def _is_bounded(rows: torch.Tensor) -> bool:
     """Whether all is finite, and so far from overflow that rows can be subtracted: one pass."""
-    with enough_threads(rows.numel()):
-        low, high = torch.aminmax(rows)  # NaN if there is one
     if not rows.is_floating_point():
         return True
+    with enough_threads(rows.numel()):
+        low, high = extremes(rows)
     limit = torch.finfo(torch.promote_types(rows.dtype, torch.float32)).max / _MARGIN
-    return -limit <= float(low) and float(high) <= limit
+    return -limit <= low and high <= limit
 
 
 def check_features(estimator, X, reset: bool) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ._array_api import in_arrays_of_X
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
-from ._devices import check_device, check_dtype
+from ._devices import check_device, check_dtype, enough_threads
 from ._open_set import OpenSetClassifier
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
@@ -102,13 +102,15 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
             adapter(self).fit(support, codes, query_X)
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
-            self._warn_of_scale(support, query)
-            solution, answer = self._solve_one(support, codes, query, _stays(support_X, query_X))
-            self._keep_state(solution)
-            self._keep_query_attributes(solution, answer)
-            self.labels_ = self._label(answer)
-            self._scores = Scores(self.outlierness_)
-            self._warn_of_task(support, codes, query)
+            with enough_threads(support.numel() + query.numel()):
+                self._warn_of_scale(support, query)
+                stays = _stays(support_X, query_X)
+                solution, answer = self._solve_one(support, codes, query, stays)
+                self._keep_state(solution)
+                self._keep_query_attributes(solution, answer)
+                self.labels_ = self._label(answer)
+                self._scores = Scores(self.outlierness_)
+                self._warn_of_task(support, codes, query)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):

@@ -283,6 +283,7 @@ class _Fit:
         from below, so that a step goes no further than four of Sinkhorn's sweeps would.
         """
         rho = self.balances[:, None]
+        stiffness = rho.clamp_min(0)
         log_odds = torch.logit(self.shares)
         of_classes, of_outliers = self._intercepts[:, :-1], self._intercepts[:, -1]
         for _ in range(n_sweeps):
@@ -293,7 +294,7 @@ class _Fit:
             logs, log_known = safe_log(totals), safe_log(n_known)
             shares = logs[:, :-1] - log_known[:, None] + math.log(self._n_classes)
             pull = of_classes + rho * shares
-            of_classes.sub_(pull / (slopes[:, :-1].clamp_min(0.25) * rho.clamp_min(0) + 1))
+            of_classes.sub_(pull / (slopes[:, :-1].clamp_min(0.25) * stiffness + 1))
             slope = slopes[:, -1] / (n_known / self._n_query).clamp_min(_TINY)
             gap = log_odds - logs[:, -1] + log_known
             of_outliers.add_(gap.div_(slope.clamp_min_(0.25)))

@@ -141,7 +141,7 @@ def fringe(q: Tensor, query: Tensor, means: Tensor) -> Tensor:
     means : Tensor of shape (B, K, d)
         Of each class's labelled rows, which have unit norm.
     """
-    sums = (q.flatten(1, 2) @ query).unflatten(1, q.shape[1:3])  # (B, K, G, d)
+    sums = product(q.flatten(1, 2), query).unflatten(1, q.shape[1:3])  # (B, K, G, d)
     return fringe_of_sums(q.sum(-1), q.square().sum(-1), sums, means)
 
 
@@ -278,12 +278,13 @@ def storey_share(cosines: Tensor) -> Tensor:
     best = ascending(best)
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
     levels = cosines.new_tensor(LEVELS)[:, None]
+    above = 1 - levels
     weights = cosines.new_full((len(cosines), len(LEVELS), n), first_guess(n_classes))
     for _ in range(ROUNDS):
         below = n_others_below + weights.cumsum(-1) - weights
         p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1, keepdim=True))) ** n_classes
         is_high = (p_value > levels).to(cosines.dtype)
-        share = (is_high.mean(-1, keepdim=True) / (1 - levels)).clamp(0.02, 0.98)
+        share = (is_high.mean(-1, keepdim=True) / above).clamp(0.02, 0.98)
         n_low = (n - is_high.sum(-1, keepdim=True)).clamp_min(1)
         weights = is_high + (1 - is_high) * (share * levels * n / n_low).clamp_max(1)
     return share.mean((-2, -1))

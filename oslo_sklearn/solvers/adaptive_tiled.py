@@ -60,7 +60,9 @@ SAMPLE_ENTRIES = 2**26  # of a sample, at most
 SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, and those at hand at once, at most
 # Belief of a hypothesis that goes on, after a look at a sample and after its first step.
 LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
+HOPELESS_AT_START = 1e-12  # the first step may still change a belief by some powers of ten
 MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small query, too
+WIDE_PRODUCT = 256  # rows of a product, with which more do not make it faster
 SETTLED = 5e-4  # relative change of sums in all steps that are left, which are then not made
 MET = 1e-4  # change of intercepts, after which they meet the shares
 _TINY = 1e-30
@@ -99,7 +101,7 @@ class SampleFit:
     def __init__(self, model, support, labels, sample, starts, moment, n_query, assumed):
         self.model, self._starts, self._sample = model, starts, sample
         self._floor = share_floor((starts @ sample.mT)[None], support[None], labels[None])
-        self._support, self._labels = support, labels
+        self._class_means = class_means(support[None], labels[None], len(starts))
         self._n_labelled = int((labels >= 0).sum())
         self._n_classes, self._n_query = len(starts), n_query
         n_rows = len(support) + n_query
@@ -120,8 +122,7 @@ class SampleFit:
         self._is_moving = torch.ones_like(shares, dtype=torch.bool)
         self._rows = starts.new_zeros(*prescribed.shape, starts.shape[1])
         self._outliers_count, self._extra_prior, self._n_steps = 1.0, 0.0, 0
-        start = START * F.pad(starts, (0, 0, 0, 1))
-        self._share_out(start.expand_as(self._rows), FIRST_SWEEPS)
+        self._share_out(START * F.pad(starts, (0, 0, 0, 1))[None], FIRST_SWEEPS)
         self.intercepts.zero_()  # those of the start belong to other logits
 
     def _targets(self) -> Tensor:
@@ -131,7 +132,7 @@ class SampleFit:
 
     def _fitted(self, targets: Tensor) -> Tensor:
         """The functions V fitted to the targets, ``(G, K + 1, d)``."""
-        functions = (targets.flatten(0, 1) @ self._map).view_as(targets)
+        functions = plain_product(targets.flatten(0, 1), self._map).view_as(targets)
         functions[:, -1] *= self._outliers_count
         return functions
 
@@ -171,32 +172,41 @@ class SampleFit:
     def _share_out(self, weights: Tensor, n_sweeps: int) -> None:
         """Assign the sample, with intercepts that meet the shares.
 
-        Products with rows are taken for several hypotheses at once, which is twice as fast.
+        ``weights`` are those of each hypothesis, or of all of them. With few classes, products
+        with rows are taken for several hypotheses at once, which is twice as fast.
         """
         n_entries, n_rows = weights.shape[1], len(self._sample)
-        n_together = max(1, SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
+        n_together = min(-(-WIDE_PRODUCT // n_entries), SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
         moving = self._is_moving.nonzero()[:, 0]
-        for at in moving.split(n_together) if len(moving) else ():
-            logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
-            logits = logits.unflatten(0, (-1, n_entries))
-            log_sums = [self._sweep(g, logits[i], n_sweeps) for i, g in enumerate(at.tolist())]
-            rows = plain_product(logits.flatten(0, 1), self._sample)
-            self._rows[at] = rows.unflatten(0, (-1, n_entries)).mul_(self._n_query / n_rows)
+        shared = None
+        if len(weights) == 1:
+            shared = _odds(plain_product(weights[0], self._sample.mT)[None], self.intercepts[:1])
+        weights = weights.expand_as(self._rows)
+        for at in moving.split(max(1, n_together)) if len(moving) else ():
+            if shared is None:
+                logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
+                odds, top = _odds(logits.unflatten(0, (-1, n_entries)), self.intercepts[at])
+            else:
+                odds, top = (part.expand(len(at), -1, -1) for part in shared)
+            found = [self._sweep(g, odds[i], n_sweeps) for i, g in enumerate(at.tolist())]
+            totals, factors = map(torch.stack, zip(*found, strict=True))
+            per_row = totals.reciprocal()[:, None]
+            odds = odds.mul_(per_row) if shared is None else odds * per_row
+            rows = plain_product(odds.flatten(0, 1), self._sample).unflatten(0, (-1, n_entries))
+            self._rows[at] = rows.mul_(factors[..., None] * (self._n_query / n_rows))
             # A row's entropy is its log-sum-exp minus its expected logit.
             expected = (self._rows[at] * weights[at]).sum((1, 2))
             expected += (self._counts[at] * self.intercepts[at]).sum(1)
-            self._entropy[at] = torch.stack(log_sums) - expected / self._n_query
+            log_sums = totals.log_().add_(top[:, 0]).mean(1)
+            self._entropy[at] = log_sums - expected / self._n_query
 
-    def _sweep(self, g: int, logits: Tensor, n_sweeps: int) -> Tensor:
-        """Turn logits ``(K + 1, m)`` into assignments; return the mean of rows' log-sum-exps.
+    def _sweep(self, g: int, odds: Tensor, n_sweeps: int) -> tuple[Tensor, Tensor]:
+        """Meet the shares with odds ``(K + 1, m)``; return rows' totals and entries' factors.
 
         Newton's steps as in `adaptive`, but exponentials are taken once for all of them, and what
         a step needs are products of them with vectors.
         """
-        intercepts, replicas = self.intercepts[g], self._n_query / logits.shape[1]
-        logits += intercepts[:, None]
-        top = logits.amax(0)
-        odds = logits.sub_(top).exp_()
+        intercepts, replicas = self.intercepts[g], self._n_query / odds.shape[1]
         squared = odds.square()
         before, factor = intercepts.clone(), torch.ones_like(intercepts)
         for i in range(n_sweeps + 1):
@@ -210,9 +220,8 @@ class SampleFit:
             factor = (intercepts - before).exp_()
             if change < MET:
                 n_sweeps = i + 1
-        odds.mul_(per_row).mul_(factor[:, None])
         self._counts[g], self._squares[g] = counts, squares
-        return total.log_().add_(top).mean()
+        return total, factor
 
     def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
         """One of Newton's steps of the intercepts; return the largest change."""
@@ -239,7 +248,7 @@ class SampleFit:
                 self._counts[None, :, :-1].mT,
                 self._squares[None, :, :-1].mT,
                 self._rows[None, :, :-1].transpose(1, 2),
-                class_means(self._support[None], self._labels[None], self._n_classes),
+                self._class_means,
             ),
             strain(means.mT[None], self._n_query),
             self._floor,
@@ -248,9 +257,9 @@ class SampleFit:
         )
         return entropy, found[0]
 
-    def drop_hopeless(self) -> Tensor:
+    def drop_hopeless(self, hopeless: float = HOPELESS) -> Tensor:
         """Go on with the hypotheses that may still be believed in; return which these are."""
-        kept = (self.judge()[1] >= HOPELESS).nonzero()[:, 0]
+        kept = (self.judge()[1] >= hopeless).nonzero()[:, 0]
         self.keep(kept)
         return kept
 
@@ -266,6 +275,13 @@ class SampleFit:
         self._outliers_count = OUTLIERS_COUNT
         self._is_moving.fill_(True)
         self._extra_prior = extra_prior(self._n_classes, self._n_labelled)
+
+
+def _odds(logits: Tensor, intercepts: Tensor) -> tuple[Tensor, Tensor]:
+    """Exponentials of logits ``(h, K + 1, m)``, in place, over the largest; and the latter."""
+    logits += intercepts[..., None]
+    top = logits.amax(1, keepdim=True)
+    return logits.sub_(top).exp_(), top
 
 
 def solve_adaptive_tiled(
@@ -298,10 +314,13 @@ def solve_adaptive_tiled(
     if not is_first:
         assumed = most_likely(about, sample, assumed, judged_at)
     fit = SampleFit(*about[0], sample, *about[1], assumed)
+    drops_early = is_first and n_classes >= MANY_CLASSES
+    if drops_early:
+        fit.drop_hopeless(HOPELESS_AT_START)
     objective = []
     for i in range(1, max_iter + 1):
         objective.append(fit.step((judged_at if i <= judged_at else max_iter) - i))
-        if i == 1 < judged_at and is_first and n_classes >= MANY_CLASSES:
+        if i == 1 < judged_at and drops_early:
             kept = fit.drop_hopeless()
             objective = [values[kept] for values in objective]
         if i == judged_at:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import class_means, noise_of, plain_norms, plain_product, unit_rows
+from .geometry import noise_of, one_hot, plain_norms, plain_product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -19,7 +19,8 @@ BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which no
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
 FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
 NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
-_LEAST_PLAIN = 1e-12  # values between this and its inverse have squares in single precision
+# Between this and its inverse, variances are far from under- and overflow in single precision.
+_LEAST_PLAIN = 1e-20
 _TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
 
 
@@ -78,13 +79,15 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
     """
     if n_classes == 1:
         return False
-    prototypes = unit_rows(class_means(unit_rows(support)[None], labels[None], n_classes))
-    cosines = _cosines(some_rows(query), prototypes[0]).cpu().numpy()  # few numbers from here on
-    best = cosines.max(1)
-    joins = cosines >= best[:, None] - _TIE
+    sums = one_hot(labels, n_classes, support.dtype).mT @ unit_rows(support)
+    prototypes = sums / torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(_TIE)
+    # Few numbers from here on, with a line for each class.
+    cosines = _cosines(some_rows(query), prototypes).mT.cpu().numpy()
+    best = cosines.max(0)
+    joins = cosines >= best - _TIE
     median = np.partition(best, (len(best) - 1) // 2)[(len(best) - 1) // 2]
-    joins = joins[best >= median]
-    counts = (joins / joins.sum(1, keepdims=True)).sum(0)
+    joins = joins[:, best >= median]
+    counts = (joins / joins.sum(0)).sum(1)
     n_rows = float(counts.sum())
     shares = counts[counts > 0] / n_rows
     entropy = float(-(shares * np.log(shares)).sum())
@@ -107,16 +110,21 @@ def _cosines(rows: Tensor, prototypes: Tensor) -> Tensor:
 def largest_columns(support: Tensor, query: Tensor) -> Columns:
     """The columns of largest variance in support and query ``(s, d)`` and ``(n, d)``."""
     parts = [support, some_rows(query)]
-    ends = [float(end) for part in parts for end in part.aminmax()]
-    largest = max(map(abs, ends))
-    if largest > 0 and not _LEAST_PLAIN < largest < 1 / _LEAST_PLAIN:
-        parts = [part / largest for part in parts]  # so that no square overflows
-    n_rows = sum(map(len, parts))
-    mean = sum(part.sum(0) for part in parts) / n_rows
-    variances = sum((part - mean).square_().sum(0) for part in parts) / n_rows
-    variances *= variances > noise_of(mean).square()  # else a column is constant
+    variances = _variances(parts)
+    if not _LEAST_PLAIN < float(variances.sum()) < 1 / _LEAST_PLAIN:
+        largest = max(float(part.abs().max()) for part in parts)
+        if largest > 0:
+            variances = _variances([part / largest for part in parts])
     n_columns = len(variances)
     n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
     total = float(variances.sum())
     held = float(variances.topk(n_largest).values.sum())
     return Columns(n_largest, n_columns, held / total if total > 0 else 0.0)
+
+
+def _variances(parts: list[Tensor]) -> Tensor:
+    """Of the columns, over all rows; 0 where a column is constant but for rounding."""
+    n_rows = sum(map(len, parts))
+    mean = sum(part.sum(0) for part in parts) / n_rows
+    variances = sum((part - mean).square_().sum(0) for part in parts) / n_rows
+    return variances * (variances > noise_of(mean).square())

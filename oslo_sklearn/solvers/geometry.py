@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+VERY_FEW = 6  # columns of a product
 CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
 
 
@@ -175,10 +176,24 @@ def plain_product(a: Tensor, b: Tensor) -> Tensor:
 
     One side has a row for each class, and on products as narrow as that NumPy's BLAS takes half to
     nine tenths of the time of torch's. It also finds that the square of a matrix is symmetric.
+    With very few columns, torch's takes two thirds of NumPy's, the other way round.
     """
+    if b.shape[1] <= VERY_FEW:
+        return (b.mT @ a.mT).mT.contiguous()
     if _is_at_hand(a) and _is_at_hand(b):
         return torch.from_numpy(a.numpy() @ b.numpy())
     return a @ b
+
+
+def extremes(x: Tensor) -> tuple[float, float]:
+    """The lowest and the highest value; NaN if there is one.
+
+    NumPy takes a third of torch's time on one thread.
+    """
+    if _is_at_hand(x) and torch.get_num_threads() == 1:
+        return float(x.numpy().min()), float(x.numpy().max())
+    low, high = torch.aminmax(x)
+    return float(low), float(high)
 
 
 def ascending(x: Tensor) -> Tensor:

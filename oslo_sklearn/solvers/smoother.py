@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .geometry import product
+
 
 class Smoother:
     r"""Ridge regression of targets on rows, ``(B, R, N)`` to fitted values of that shape.
@@ -23,7 +25,7 @@ class Smoother:
         self._is_dual = n_rows <= n_features
         if self._is_dual:
             # A copy of all rows in one piece would take as long as their products.
-            blocks = [[a @ b.mT for b in parts] for a in parts]
+            blocks = [[product(a, b.mT) for b in parts] for a in parts]
             self._gram = torch.cat([torch.cat(row, -1) for row in blocks], -2)
             self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
             return
@@ -32,7 +34,7 @@ class Smoother:
         self._map = moment_map(moment, weighted, n_rows, ridge)
 
     def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
-        kernel = (gram @ gram).div_(scale)
+        kernel = product(gram, gram).div_(scale)
         kernel.diagonal(dim1=-2, dim2=-1).add_(noise)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(_exact(kernel)))
         self._inverse = inverse.to(gram.dtype)
@@ -48,20 +50,21 @@ class Smoother:
     def __call__(self, targets: Tensor) -> Tensor:
         """Fitted values of all rows."""
         if self._is_dual:
-            return targets @ self._hat
+            return product(targets, self._hat)
         weights = self.weights(targets)
         return torch.cat([weights @ part.mT for part in self._parts], -1)
 
     def weights(self, targets: Tensor) -> Tensor:
         """The fitted weights V, ``(B, R, d)``."""
         if self._is_dual:
-            return self._sum_rows(targets @ self._inverse @ self._gram) / self._scale
+            coefficients = product(product(targets, self._inverse), self._gram)
+            return self._sum_rows(coefficients) / self._scale
         return self._sum_rows(targets * self._omega[..., None, :]) @ self._map
 
     def _sum_rows(self, coefficients: Tensor) -> Tensor:
         sizes = [part.shape[-2] for part in self._parts]
         pieces = coefficients.split(sizes, -1)
-        return sum(piece @ part for piece, part in zip(pieces, self._parts, strict=True))
+        return sum(product(*pair) for pair in zip(pieces, self._parts, strict=True))
 
 
 def moment_map(moment: Tensor, weighted: Tensor, n_rows: int, ridge: float) -> Tensor:
