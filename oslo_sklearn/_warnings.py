@@ -2,80 +2,86 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
 from .exceptions import TaskWarning
 
+# Pipelines, searches and decorators of torch stand between us and the user, too.
+_NOT_THE_USER = {"oslo_sklearn", "sklearn", "joblib", "torch"}
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called the package, however deep inside it the reason was found."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and _package_of(frame) in _NOT_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package_of(frame) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
 
 def warn_of_no_convergence(estimator) -> None:
-    """For ``_fit``, which ``fit`` calls."""
-    warnings.warn(
+    warn(
         f"{type(estimator).__name__} did not converge to tol={estimator.tol} in "
         f"max_iter={estimator.max_iter} steps.",
         ConvergenceWarning,
-        stacklevel=4,
     )
 
 
 def warn_of_a_single_row(estimator) -> None:
-    """For ``_answer``, which the methods that take rows call."""
-    warnings.warn(
+    warn(
         f"{type(estimator).__name__} was fitted without query_X, so the rows of this call are the "
         "query of a task, and this call has one row. Pass the whole batch, or call "
-        "fit(support_X, support_y, query_X) first.",
-        stacklevel=6,
+        "fit(support_X, support_y, query_X) first."
     )
 
 
 def warn_of_refit(splitter, caller) -> None:
-    """For ``get_n_splits`` of a splitter of tasks, whose caller may be a search that refits."""
     if getattr(caller, "cv", None) is splitter and getattr(caller, "refit", False):
-        warnings.warn(
+        warn(
             f"{type(caller).__name__}(refit={caller.refit!r}) will fit the best parameters on all "
             "rows at once, which is not a task. Set refit=False, and fit an estimator with "
-            "best_params_ on your own task.",
-            stacklevel=5,
+            "best_params_ on your own task."
         )
 
 
 def warn_of_another_scale(ratio: float) -> None:
-    """For ``_warn_of_scale``, which ``_fit`` calls."""
-    _warn_of_task(
+    warn(
         f"The rows of query_X are {ratio:.2g} times as long as those of support_X (median "
         "lengths). In a pipeline, this means that the query was not transformed. Use "
-        'make_open_set_pipeline, or Pipeline(..., transform_input=["query_X"]).'
+        'make_open_set_pipeline, or Pipeline(..., transform_input=["query_X"]).',
+        TaskWarning,
     )
 
 
 def warn_of_unscaled_columns(estimator, columns) -> None:
-    """For ``_warn_of_task``, which ``_fit`` calls."""
     name = type(estimator).__name__
-    _warn_of_task(
+    warn(
         f"{columns.n_largest} of the {columns.n_columns} columns hold {100 * columns.share:.0f} % "
         f"of the variance, so {name} hardly uses the others. Scale the columns first, with a "
-        "StandardScaler that is fitted on all rows."
+        "StandardScaler that is fitted on all rows.",
+        TaskWarning,
     )
 
 
 def warn_of_a_narrow_query(estimator) -> None:
-    """For ``_warn_of_task``, which ``_fit`` calls."""
-    _warn_of_task(
+    warn(
         f"Most of the {len(estimator.classes_)} classes seem to have almost no rows in the query, "
         "so its mean is not a good centre. Use AdaptiveOSLO(), or set center to the mean of other "
-        "data of the same kind."
+        "data of the same kind.",
+        TaskWarning,
     )
 
 
 def warn_of_an_open_mix(estimator, differing) -> None:
-    """For ``_warn_of_task``, which ``_fit`` calls."""
-    _warn_of_task(
+    warn(
         f"{type(estimator).__name__} cannot tell whether the classes are even in the query or some "
         f"are absent. {100 * differing:.0f} % of the answers depend on it. If you know, set "
-        'class_share="balanced" or class_share="free".'
+        'class_share="balanced" or class_share="free".',
+        TaskWarning,
     )
-
-
-def _warn_of_task(message) -> None:
-    warnings.warn(message, TaskWarning, stacklevel=6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._typing import Array, Labels, RandomState
 from ._validation import encode_labels
-from ._warnings import warn_of_refit
+from ._warnings import warn, warn_of_refit
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
 _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
@@ -182,7 +181,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         """
         if groups is not None:
             name = type(self).__name__
-            warnings.warn(f"The groups parameter is ignored by {name}", UserWarning, stacklevel=2)
+            warn(f"The groups parameter is ignored by {name}")
         pool = self._pool(y, X)
         chunks = self._chunks(pool, *self._generators())
         # A generator expression: errors above are raised by the call, not by the first next().

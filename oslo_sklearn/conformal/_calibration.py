@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._files import write_whole
 from .._typing import PathLike, Vector
+from .._warnings import warn
 from .rules import count_at_least
 
 _FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
@@ -128,10 +128,9 @@ class Calibration:
         shapes = {"n_way": (n_way, self.n_way), "n_shot": (n_shot, self.n_shot)}
         for name, (found, expected) in shapes.items():
             if not 2 / 3 < found / expected < 3 / 2:
-                warnings.warn(
+                warn(
                     f"the calibration comes from tasks with {name}={expected:g}, and this one has "
-                    f"{found:g}: its p-values may be far off. Use fit_base with tasks like it.",
-                    stacklevel=5,
+                    f"{found:g}: its p-values may be far off. Use fit_base with tasks like it."
                 )
 
     def save(self, path: PathLike) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from typing import NamedTuple
 
 import numpy as np
+
+from .._warnings import warn
 
 _ROUNDING = 1 + 1e-12  # k / n times n is not always k
 
@@ -72,11 +73,10 @@ class Rule(NamedTuple):
     def warn_if_out_of_reach(self, alpha: float) -> None:
         """Say how many rows it takes, where no p-value can be as small as alpha."""
         if self.smallest > alpha:
-            warnings.warn(
+            warn(
                 f"alpha={self.alpha:g} rejects nothing: with {self.n_calibration} {self.unit} the "
                 f"smallest p-value is {self.smallest:.3g}. It takes {n_needed(alpha)} "
-                f"{self.unit}.",
-                stacklevel=5,
+                f"{self.unit}."
             )
 
     def _warn_if_too_few_at_once(self, query: np.ndarray, alpha: float) -> None:
@@ -84,10 +84,9 @@ class Rule(NamedTuple):
         # Twice as many as known rows alone would have: some are likely unknown.
         if self.smallest <= alpha and n_least > 2 * n_rows * self.smallest:
             n_at_once = math.ceil(n_rows * self.smallest / alpha)
-            warnings.warn(
+            warn(
                 f"control='fdr' at alpha={self.alpha:g} rejects nothing: {n_least} of {n_rows} "
                 f"rows have the smallest p-value, {self.smallest:.3g}, and with "
                 f"{self.n_calibration} {self.unit} it takes {n_at_once}. With "
-                f"{n_needed(alpha * n_least / n_rows)} {self.unit} they would be rejected.",
-                stacklevel=5,
+                f"{n_needed(alpha * n_least / n_rows)} {self.unit} they would be rejected."
             )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from sklearn.base import clone
@@ -11,6 +9,7 @@ from torch import Tensor
 
 from .._results import State
 from .._sklearn import HasMethods
+from .._warnings import warn
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..baselines import SimpleShot
 from ..pipeline import last_step
@@ -80,10 +79,9 @@ class DetectorBase(FewShotOpenSetClassifier):
         """The parameter's value, or what the support can hold, with a warning."""
         if value <= limit:
             return value
-        warnings.warn(
+        warn(
             f"{type(self).__name__}: {name}={value} is more than the support holds ({holds}); "
-            f"{name}={limit} is used.",
-            stacklevel=2,
+            f"{name}={limit} is used."
         )
         return limit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from .._optional import require
 from .._progress import progress_bar
 from .._typing import DataFrame, Estimators, Labels, PathLike, RowsLike, Split
+from .._warnings import warn
 from ..metrics.registry import METRICS, TaskAnswers, check_names, measure
 from ._cache import Configuration, RowCache
 from ._curves import CurveStore
@@ -207,9 +207,8 @@ def _measure_solved(solved: Solved, known, metrics) -> np.ndarray:
 
 def _warn_of(failures, name, seed, n_tasks) -> None:
     task, error = failures[0]
-    warnings.warn(
+    warn(
         f"{name!r} failed on {len(failures)} of {n_tasks} tasks, first on task {task} "
         f"(random_state={seed!r}): {error}. The metrics of these tasks are nan.",
         RuntimeWarning,
-        stacklevel=3,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
 from oslo_sklearn.features._weights import fail_without_network
 
 from .._typing import Array, PathLike, Self
+from .._warnings import warn
 
 
 class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -196,10 +196,9 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.failed_ = extraction.failed
         self.cache_info_ = None if cache is None else cache.info()
         if self.failed_:
-            warnings.warn(
+            warn(
                 f"{len(self.failed_)} of {len(images)} images could not be read and were left "
-                "out: see failed_",
-                stacklevel=2,
+                "out: see failed_"
             )
         if features is None:
             features = np.empty((0, self._n_features_out), dtype=np.float32)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-import warnings
 from pathlib import Path
 
 import numpy as np
 
 from .._typing import Array, PathLike
+from .._warnings import warn
 
 IMAGE_SUFFIXES = {
     *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"),
@@ -93,7 +93,7 @@ def _from_folder(folder):
         return _as_strings(loose), None
     if len(filled) < len(by_class):
         empty = sorted(by_class.keys() - filled.keys())
-        warnings.warn(f"subfolders without an image: {', '.join(empty)}", stacklevel=3)
+        warn(f"subfolders without an image: {', '.join(empty)}")
     labels = np.repeat(list(filled), [len(files) for files in filled.values()])
     return _as_strings(file for files in filled.values() for file in files), labels
 

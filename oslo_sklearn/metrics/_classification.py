@@ -43,7 +43,7 @@ def closed_set_accuracy(y_true: Labels, y_pred: Labels, classes: Labels) -> Meas
 def accuracy_of(is_known, is_right):
     """Closed-set accuracy of each task: the share of its known rows that are right."""
     n_right, n_known = is_right.sum(axis=1), is_known.sum(axis=1)
-    return divide("accuracy", n_right, n_known, "no row is of a known class", stacklevel=4)
+    return divide("accuracy", n_right, n_known, "no row is of a known class")
 
 
 def oscr(y_true: Labels, y_pred: Labels, scores: Vector, classes: Labels) -> Measured:
@@ -103,7 +103,7 @@ def oscr_of(ranking, is_right):
     won = pairs_won(ranking, np.take(right_so_far, ranking.last_of_tie))
     n_pairs = ranking.n_outliers * (ranking.n_query - ranking.n_outliers)
     lack = "the query needs rows of known and of unknown classes"
-    return divide("OSCR", won, n_pairs, lack, stacklevel=4)
+    return divide("OSCR", won, n_pairs, lack)
 
 
 def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:

@@ -93,16 +93,12 @@ def pairs_won(ranking, others):
     return ranking.sum(gained * (tp + ranking.before(tp))) / 2
 
 
-def _divide(metric, numerator, denominator, lack):
-    return divide(metric, numerator, denominator, lack, stacklevel=5)
-
-
 def auroc_of(ranking):
     """Area under the ROC curve of each task."""
     n_inliers = ranking.n_query - ranking.n_outliers
     won = pairs_won(ranking, ranking.flagged - ranking.true_positives)
     lack = "the query needs outliers and inliers"
-    return _divide("AUROC", won, ranking.n_outliers * n_inliers, lack)
+    return divide("AUROC", won, ranking.n_outliers * n_inliers, lack)
 
 
 def aupr_of(ranking):
@@ -111,7 +107,7 @@ def aupr_of(ranking):
     precision = tp / ranking.flagged
     gained = tp - ranking.before(tp)
     area = ranking.sum(gained * (precision + ranking.before(precision, 1.0))) / 2
-    return _divide("AUPR", area, ranking.n_outliers, "the query has no outliers")
+    return divide("AUPR", area, ranking.n_outliers, "the query has no outliers")
 
 
 def precision_at(ranking, recall):
@@ -119,7 +115,7 @@ def precision_at(ranking, recall):
     at = ranking.strictest(recall)
     flagged = np.where(ranking.n_outliers > 0, ranking.flagged[at], 0)
     lack = "the query has no outliers"
-    return _divide(f"precision at recall {recall}", ranking.true_positives[at], flagged, lack)
+    return divide(f"precision at recall {recall}", ranking.true_positives[at], flagged, lack)
 
 
 def _fpr_at(ranking, tpr):
@@ -127,7 +123,7 @@ def _fpr_at(ranking, tpr):
     false_positives = (ranking.flagged - ranking.true_positives)[at]
     n_inliers = np.where(ranking.n_outliers > 0, ranking.n_query - ranking.n_outliers, 0)
     lack = "the query needs outliers and inliers"
-    return _divide(f"FPR at TPR {tpr}", false_positives, n_inliers, lack)
+    return divide(f"FPR at TPR {tpr}", false_positives, n_inliers, lack)
 
 
 def _rank_checked(is_outlier, scores):

@@ -1,9 +1,9 @@
 """Checks shared by the metrics."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
+
+from .._warnings import warn
 
 
 def check_tasks(**arrays):
@@ -57,14 +57,13 @@ def check_share(name, value):
         raise ValueError(f"{name} must be in (0, 1]; got {value!r}.")
 
 
-def divide(metric, numerator, denominator, lack, stacklevel=3):
+def divide(metric, numerator, denominator, lack):
     """Return numerator / denominator; where the latter is 0 the metric is undefined: nan."""
     undefined = denominator == 0
     if undefined.any():
-        warnings.warn(
+        warn(
             f"{metric} is undefined (nan) for {undefined.sum()} of {undefined.size} tasks: {lack}.",
             UndefinedMetricWarning,
-            stacklevel=stacklevel,
         )
     return np.divide(numerator, denominator, out=np.full(undefined.shape, np.nan), where=~undefined)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._typing import Labels, PathLike, RandomState, RowsLike
+from .._warnings import warn
 from ..presets import SETTINGS, paper_preset
 
 # Estimators by family, in the order of the paper's first table.
@@ -124,10 +124,7 @@ def paper_methods(
             estimator.set_params(head=heads[kind])
         methods[_SHOWN.get(name, name)] = estimator
     if left_out:
-        warnings.warn(
-            f"{', '.join(left_out)} left out: trained on base classes, of which there are none.",
-            stacklevel=2,
-        )
+        warn(f"{', '.join(left_out)} left out: trained on base classes, of which there are none.")
     return methods
 
 

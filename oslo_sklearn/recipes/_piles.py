@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._typing import Array, DataFrame, Labels, RandomState, RowsLike
+from .._warnings import warn
 from ..adaptive import AdaptiveOSLO
 from ..baselines import SimpleShot
 from ..detectors import KNNDetector
@@ -159,10 +159,9 @@ def piles(
     if not settings:
         raise ValueError(f"y has {len(labels)} classes: too few, or too small, for any pile.")
     if skipped:
-        warnings.warn(
+        warn(
             f"Skipped, because too few classes have enough rows: "
-            f"{'; '.join(pile.name for pile in skipped)}.",
-            stacklevel=2,
+            f"{'; '.join(pile.name for pile in skipped)}."
         )
     settings.sort(key=lambda setting: setting[-1].n_shot)
     return evaluate_settings("piles", settings, lambda *_: methods, metrics=METRICS, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from .._optional import require
 from .._progress import progress_bar
 from .._typing import PathLike
+from .._warnings import warn
 from ..evaluation import evaluate
 from ..tasks import FewShotOpenSetSplit
 from ._methods import paper_methods
@@ -112,10 +112,9 @@ def drop_small_classes(X, y, need):
     if not len(small):
         return X, y
     listed = ", ".join(map(str, small[:5].tolist())) + (", ..." if len(small) > 5 else "")
-    warnings.warn(
+    warn(
         f"{len(small)} of {len(labels)} classes have fewer than {need} rows and are left out: "
-        f"{listed}",
-        stacklevel=4,
+        f"{listed}"
     )
     keep = ~np.isin(y, small)
     return X[keep], y[keep]
