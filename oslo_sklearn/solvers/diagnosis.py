@@ -79,10 +79,12 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
     """
     if n_classes == 1:
         return False
-    sums = one_hot(labels, n_classes, support.dtype).mT @ unit_rows(support)
+    dtype = torch.promote_types(support.dtype, query.dtype)
+    support, query = support.to(dtype), some_rows(query).to(dtype)
+    sums = one_hot(labels, n_classes, dtype).mT @ unit_rows(support)
     prototypes = sums / torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(_TIE)
     # Few numbers from here on, with a line for each class.
-    cosines = _cosines(some_rows(query), prototypes).mT.cpu().numpy()
+    cosines = _cosines(query, prototypes).mT.cpu().numpy()
     best = cosines.max(0)
     joins = cosines >= best - _TIE
     median = np.partition(best, (len(best) - 1) // 2)[(len(best) - 1) // 2]

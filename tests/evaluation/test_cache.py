@@ -9,14 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, SimpleShot
 from oslo_sklearn.evaluation import _cache, _evaluate, _solve, evaluate
-from oslo_sklearn.evaluation._fingerprint import digest
 
 COLUMNS = ["method", "task", "accuracy", "auroc", "aupr", "prec_at_90", "seconds"]
 SUFFIXES = [".csv", ".parquet"]
@@ -304,24 +301,6 @@ def test_a_full_disk_leaves_whole_lines(pool, split, expected, tmp_path):
     assert path.read_bytes().count(b"\n") == 1
     assert path.read_bytes().endswith(b"\n")
     assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
-
-
-def test_digest():
-    a = np.arange(6.0)
-    assert digest(a) == digest(a.copy()) == digest(torch.from_numpy(a))
-    assert digest(a) != digest(a.reshape(2, 3)) != digest(a.astype(np.float32))
-    assert digest(OSLO(center=a)) == digest(OSLO(center=a[::-1][::-1]))
-    assert digest(OSLO(center=a)) != digest(OSLO(center=a + 1))
-    assert digest(OSLO(0.1)) == digest(OSLO(np.float64(0.1))) != digest(OSLO(0.2))
-    assert digest(make_pipeline(PCA(2), OSLO())) != digest(make_pipeline(PCA(3), OSLO()))
-    module = torch.nn.Linear(2, 2)
-    before = digest(module)
-    assert digest(module) == before
-    with torch.no_grad():
-        module.weight += 1
-    assert digest(module) != before
-    assert digest({"a": 1, "b": {2, 3}}) == digest({"b": {3, 2}, "a": 1})
-    assert digest(["ab"]) != digest(["a", "b"])
 
 
 KILLED = """
