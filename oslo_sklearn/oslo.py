@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from functools import partial
 from typing import Literal
 
@@ -13,7 +12,7 @@ from ._decision import Midway
 from ._devices import enough_threads
 from ._docs import shared_docs
 from ._progress import rows_to_read
-from ._sklearn import Interval, StrOptions
+from ._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
 from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
@@ -124,10 +123,10 @@ class OSLO(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "lambda_z": [Interval(numbers.Real, 0, None, closed="neither")],
-        "lambda_xi": [Interval(numbers.Real, 0, None, closed="neither")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
-        "tol": [Interval(numbers.Real, 0, None, closed="left")],
+        "lambda_z": [POSITIVE],
+        "lambda_xi": [POSITIVE],
+        "max_iter": [COUNT_OR_ZERO],
+        "tol": [NOT_NEGATIVE],
         "likelihood": [StrOptions({"cosine", "gaussian"})],
         "inlierness": ["boolean"],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Literal
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -10,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._array_api import ArrayAPIMixin, as_numpy, in_arrays_of_X
 from ._collections import or_by_adapter
-from ._sklearn import Interval, StrOptions
+from ._sklearn import NOT_NEGATIVE, POSITIVE, StrOptions
 from ._typing import Array, RowsLike, Self, Vector
 from ._validation import as_tensor, check_center, check_rows
 from .solvers.geometry import prepare_rows, unit_rows
@@ -173,8 +172,8 @@ class PowerTransform(_RowTransformer):
     """
 
     _parameter_constraints = {
-        "power": [Interval(numbers.Real, 0, None, closed="neither")],
-        "offset": [Interval(numbers.Real, 0, None, closed="left")],
+        "power": [POSITIVE],
+        "offset": [NOT_NEGATIVE],
         "normalize": ["boolean"],
     }
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import POSITIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
@@ -61,7 +59,7 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "temperature": [POSITIVE],
     }
 
     def __init__(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Literal
 
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval, StrOptions
+from .._sklearn import SHARE, StrOptions
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, Solution
 from ..solvers.prototype_descent import (
@@ -97,7 +96,7 @@ class EOL(PrototypeDescentClassifier):
 
     _parameter_constraints = {
         **PrototypeDescentClassifier._parameter_constraints,
-        "outlier_share": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "outlier_share": [SHARE],
         "marginal_scale": [StrOptions({"classes", "shots"})],
     }
 

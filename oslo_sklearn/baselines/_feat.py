@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numbers
-
 import torch.nn.functional as F
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import POSITIVE
 from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer, Solution
 from ..solvers.attention import (
@@ -35,7 +33,7 @@ class AttentionClassifier(EpisodicClassifier):
 
     _parameter_constraints = {
         **EpisodicClassifier._parameter_constraints,
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "temperature": [POSITIVE],
     }
 
     def __init__(

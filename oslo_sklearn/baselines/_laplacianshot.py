@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
@@ -74,10 +72,10 @@ class LaplacianShot(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "lambda_laplacian": [Interval(numbers.Real, 0, None, closed="left")],
-        "n_neighbors": [Interval(numbers.Integral, 1, None, closed="left")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
-        "tol": [Interval(numbers.Real, 0, None, closed="left")],
+        "lambda_laplacian": [NOT_NEGATIVE],
+        "n_neighbors": [COUNT],
+        "max_iter": [COUNT_OR_ZERO],
+        "tol": [NOT_NEGATIVE],
     }
 
     def __init__(

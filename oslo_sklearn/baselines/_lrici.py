@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT, POSITIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
@@ -70,9 +69,9 @@ class LRICI(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "C": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_select": [Interval(numbers.Integral, 1, None, closed="left")],
+        "C": [POSITIVE],
+        "n_components": [COUNT],
+        "n_select": [COUNT],
     }
 
     def __init__(

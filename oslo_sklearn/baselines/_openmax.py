@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
-
 import numpy as np
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT, POSITIVE
 from .._typing import Center, Device, DType, Label, Threshold, Vector
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, euclidean_distances, unit_rows
@@ -85,10 +83,10 @@ class OpenMax(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "tail_size": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "alpha": [Interval(numbers.Integral, 1, None, closed="left")],
+        "tail_size": [COUNT, None],
+        "alpha": [COUNT],
         "base_distances": ["array-like", None],
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "temperature": [POSITIVE],
     }
 
     def __init__(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numbers
-
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import NOT_NEGATIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer
 from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
@@ -76,8 +74,8 @@ class OSTIM(PrototypeDescentClassifier):
 
     _parameter_constraints = {
         **PrototypeDescentClassifier._parameter_constraints,
-        "marginal_weight": [Interval(numbers.Real, 0, None, closed="left")],
-        "conditional_weight": [Interval(numbers.Real, 0, None, closed="left")],
+        "marginal_weight": [NOT_NEGATIVE],
+        "conditional_weight": [NOT_NEGATIVE],
     }
 
     def __init__(

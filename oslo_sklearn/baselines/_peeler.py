@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
 from .._docs import shared_docs
-from .._sklearn import Interval, StrOptions
+from .._sklearn import NOT_NEGATIVE, StrOptions
 from .._typing import Center, Device, DType, Label, PathLike, Threshold
 from ..base import Answer, Solution
 from ..solvers.geometry import class_means
@@ -79,7 +78,7 @@ class PEELER(EpisodicClassifier):
 
     _parameter_constraints = {
         **EpisodicClassifier._parameter_constraints,
-        "open_weight": [Interval(numbers.Real, 0, None, closed="left")],
+        "open_weight": [NOT_NEGATIVE],
         "outlier_score": [StrOptions({"distance", "msp"})],
     }
 

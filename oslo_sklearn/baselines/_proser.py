@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Literal
 
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval, StrOptions
+from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
 from .._typing import Center, Device, DType, Label, RandomState, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import linear_outputs, solve_proser
@@ -72,10 +71,10 @@ class PROSER(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "beta": [Interval(numbers.Real, 0, None, closed="left")],
-        "n_dummies": [Interval(numbers.Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+        "beta": [NOT_NEGATIVE],
+        "n_dummies": [COUNT],
+        "learning_rate": [POSITIVE],
+        "max_iter": [COUNT_OR_ZERO],
         "outlier_score": [StrOptions({"margin", "dummy"})],
         "random_state": ["random_state"],
     }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-
-from .._sklearn import Interval
+from .._sklearn import COUNT_OR_ZERO, POSITIVE
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.prototype_descent import CosineHead, descend_prototypes, predict_logits
 
@@ -17,9 +15,9 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
-        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+        "temperature": [POSITIVE],
+        "learning_rate": [POSITIVE],
+        "max_iter": [COUNT_OR_ZERO],
     }
 
     def _head(self):

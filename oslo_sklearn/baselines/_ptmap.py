@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT_OR_ZERO, POSITIVE, Interval
 from .._typing import Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import unit_rows
@@ -80,10 +80,10 @@ class PTMAP(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "reg": [Interval(numbers.Real, 0, None, closed="neither")],
+        "reg": [POSITIVE],
         "step_size": [Interval(numbers.Real, 0, 1, closed="right")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
-        "power": [Interval(numbers.Real, 0, None, closed="neither")],
+        "max_iter": [COUNT_OR_ZERO],
+        "power": [POSITIVE],
     }
     # The chain of features is the method's own.
     _parameter_constraints.pop("center")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numbers
-
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE
 from .._typing import Center, Device, DType, Label, RandomState, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
@@ -75,11 +73,11 @@ class RPL(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "gamma": [Interval(numbers.Real, 0, None, closed="neither")],
-        "open_weight": [Interval(numbers.Real, 0, None, closed="left")],
-        "n_points": [Interval(numbers.Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
-        "max_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+        "gamma": [POSITIVE],
+        "open_weight": [NOT_NEGATIVE],
+        "n_points": [COUNT],
+        "learning_rate": [POSITIVE],
+        "max_iter": [COUNT_OR_ZERO],
         "random_state": ["random_state"],
     }
 

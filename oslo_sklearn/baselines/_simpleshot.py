@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import POSITIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, unit_rows
@@ -54,7 +52,7 @@ class SimpleShot(FewShotOpenSetClassifier):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "temperature": [POSITIVE],
     }
 
     def __init__(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import NOT_NEGATIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..solvers.prototype_descent import MutualInformation
 from ._prototype_descent import PrototypeDescentClassifier
@@ -66,8 +64,8 @@ class TIM(PrototypeDescentClassifier):
 
     _parameter_constraints = {
         **PrototypeDescentClassifier._parameter_constraints,
-        "marginal_weight": [Interval(numbers.Real, 0, None, closed="left")],
-        "conditional_weight": [Interval(numbers.Real, 0, None, closed="left")],
+        "marginal_weight": [NOT_NEGATIVE],
+        "conditional_weight": [NOT_NEGATIVE],
     }
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import SHARE, Interval
 from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..solvers.histograms import fit_histograms
 from ._base import ObjectDetector, as_array
@@ -58,8 +58,8 @@ class HBOSDetector(ObjectDetector):
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # as in pyod
-        "alpha": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "tol": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "alpha": [SHARE],
+        "tol": [SHARE],
     }
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT, Interval
 from .._typing import Center, Device, DType, Estimator, Label, RandomState, Threshold
 from ._base import ObjectDetector
 from ._isolation import IsolationTrees
@@ -58,9 +58,9 @@ class IForestDetector(ObjectDetector):
 
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
-        "n_estimators": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_estimators": [COUNT],
         "max_features": [
-            Interval(numbers.Integral, 1, None, closed="left"),
+            COUNT,
             Interval(numbers.Real, 0, 1, closed="right"),
         ],
         "random_state": ["random_state"],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-
 from .._docs import shared_docs
-from .._sklearn import Interval
+from .._sklearn import COUNT
 from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..solvers.neighbors import mean_neighbor_distance
 from ._base import DetectorBase
@@ -54,7 +52,7 @@ class KNNDetector(DetectorBase):
 
     _parameter_constraints = {
         **DetectorBase._parameter_constraints,
-        "n_neighbors": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_neighbors": [COUNT],
     }
 
     def __init__(

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._docs import shared_docs
 from .._optional import require
-from .._sklearn import Interval, StrOptions
+from .._sklearn import COUNT, POSITIVE, Interval, StrOptions
 from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
@@ -79,9 +79,9 @@ class OCSVMDetector(ObjectDetector):
         "nu": [Interval(numbers.Real, 0, 1, closed="right")],
         "gamma": [
             StrOptions({"scale", "auto"}),
-            Interval(numbers.Real, 0, None, closed="neither"),
+            POSITIVE,
         ],
-        "degree": [Interval(numbers.Integral, 1, None, closed="left")],
+        "degree": [COUNT],
         "coef0": [Interval(numbers.Real, None, None, closed="neither")],
     }
 

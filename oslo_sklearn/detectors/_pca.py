@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
-
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from .._docs import shared_docs
 from .._optional import require
-from .._sklearn import Interval
+from .._sklearn import COUNT
 from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
@@ -72,7 +70,7 @@ class PCADetector(ObjectDetector):
 
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
-        "n_components": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "n_components": [COUNT, None],
     }
 
     def __init__(

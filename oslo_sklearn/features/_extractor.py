@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from oslo_sklearn._optional import require
 from oslo_sklearn._progress import progress_bar
-from oslo_sklearn._sklearn import Interval, StrOptions, fit_context, get_output_config
+from oslo_sklearn._sklearn import COUNT, COUNT_OR_ZERO, StrOptions, fit_context, get_output_config
 from oslo_sklearn.features._backbone import Backbone
 from oslo_sklearn.features._cache import FeatureCache, store_folder
 from oslo_sklearn.features._extraction import Extraction
@@ -100,8 +99,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     _parameter_constraints = {
         "model_name": [str, callable],
         "weights": [str, os.PathLike, None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "num_workers": [Interval(Integral, 0, None, closed="left")],
+        "batch_size": [COUNT],
+        "num_workers": [COUNT_OR_ZERO],
         "device": [str],
         "cache_dir": [str, os.PathLike, None],
         "on_error": [StrOptions({"raise", "skip"})],
