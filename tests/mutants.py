@@ -64,8 +64,8 @@ TESTS = {
     "oslo_sklearn/solvers/sinkhorn.py": ["tests/baselines/test_closed_form.py"],
     "oslo_sklearn/solvers/ici.py": ["tests/baselines/test_lrici.py"],
     "oslo_sklearn/solvers/weibull.py": ["tests/baselines/test_openmax.py"],
-    "oslo_sklearn/solvers/histograms.py": ["tests/detectors/test_detectors.py", "-k", "histogram"],
-    "oslo_sklearn/solvers/neighbors.py": ["tests/detectors/test_detectors.py", "-k", "neighbor"],
+    "oslo_sklearn/detectors/_hbos.py": ["tests/detectors/test_detectors.py", "-k", "histogram"],
+    "oslo_sklearn/detectors/_knn.py": ["tests/detectors/test_detectors.py", "-k", "neighbor"],
     "oslo_sklearn/solvers/diagnosis.py": ["tests/test_base.py", "tests/test_task_warnings.py"],
     "oslo_sklearn/solvers/scores.py": ["tests/test_extremes.py", *OF_DESCENT],
 }

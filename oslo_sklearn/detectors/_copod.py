@@ -23,21 +23,10 @@ def skew_signs(rows: Tensor) -> Tensor:
 
 
 def tail_scores(rows: Tensor, ordered: Tensor, skew: Tensor, *, with_row: bool) -> Tensor:
-    """COPOD's score of rows against an empirical distribution.
+    """COPOD's score ``(B, n)`` of rows ``(B, n, d)`` against an empirical distribution.
 
-    Parameters
-    ----------
-    rows : Tensor of shape (B, n, d)
-    ordered : Tensor of shape (B, d, m)
-        The sample, each feature's values in rising order.
-    skew : Tensor of shape (B, d)
-        Sign of each feature's skewness.
-    with_row : bool
-        Whether each row is counted as one more member of the sample, or is one already.
-
-    Returns
-    -------
-    Tensor of shape (B, n)
+    ``ordered`` has each feature's sample in rising order, ``(B, d, m)``, and ``skew`` the signs of
+    their skewness, ``(B, d)``. ``with_row`` counts each row as one more member of the sample.
     """
     values = rows.mT.contiguous()
     # A row must find itself in the sample even if it comes back with its last bits changed.

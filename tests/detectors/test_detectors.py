@@ -24,10 +24,10 @@ from oslo_sklearn.detectors import (
     PCADetector,
     StrongBaseline,
 )
+from oslo_sklearn.detectors import _hbos as histograms
+from oslo_sklearn.detectors._knn import mean_neighbor_distance
 from oslo_sklearn.presets import paper_preset
-from oslo_sklearn.solvers import histograms
 from oslo_sklearn.solvers.geometry import Task
-from oslo_sklearn.solvers.neighbors import mean_neighbor_distance
 
 EVERY = [
     KNNDetector(),
