@@ -7,6 +7,7 @@ import hashlib
 import shlex
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from .._text import printable
 
@@ -21,19 +22,6 @@ base rows. Without split, all rows are used and nothing is subtracted.
 Finished rows are kept in <out>/cache. Run the same command again after an interruption: it
 continues where it stopped."""
 
-_RECIPES = {
-    "table": "all methods, standard open set (the paper's first table)",
-    "broad": "all methods, outliers from all classes that a task does not know",
-    "queries": "query sets of several sizes",
-    "imbalance": "few or many outliers; classes of unequal size",
-    "ablation": "OSLO without its inlierness, and without its optimisation",
-    "piles": "classes absent or dominant, few outliers or none, without base data",
-    "backbones": "several feature files side by side",
-    "labelling": "what labels are worth: suggested, random and least confident rows",
-    "quality": "how well features separate classes: MIF and variance ratio",
-}
-_MANY_FILES = ("backbones", "quality")
-_OWN_METHODS = ("ablation", "piles")
 _NOTE = (
     "5-way tasks{setting}; {n_tasks} tasks per setting. Mean ± 95 % half-width, in percent. Bold: "
     "the best of a column, and all whose interval overlaps it. Detectors take their labels from "
@@ -46,6 +34,93 @@ _PILES_NOTE = (
     "rejects. Found: rows of unknown classes that it rejects. All methods have their defaults, and "
     "no base data."
 )
+_LABELLING_NOTE = (
+    "{n_tasks} 5-way tasks of 2 to 8 unknown classes, 15 query rows a class; mean ± 95 % "
+    "half-width in percent. Accuracy: rows accepted with the name of their class. Decided: also "
+    "rows rejected whose class has no label."
+)
+
+
+class _Experiment(NamedTuple):
+    """What the command knows of a recipe."""
+
+    help: str
+    by: tuple[str, ...] = ("shots",)  # columns of settings
+    sweep: tuple[str, ...] = ()  # tables by these columns; the last one's values are their columns
+    metrics: tuple[str, ...] = ("accuracy", "auroc")  # of a sweep
+    setting: str = ", 15 query rows a class, 5 open classes of 15 query rows"  # of the tasks
+    note: str = _NOTE
+    many_files: bool = False
+    has_methods: bool = True  # to choose from, in families
+    n_tasks: int = 1000  # by default
+    own_options: dict[str, dict[str, Any]] = {}  # arguments of ``add_argument``
+
+
+_EXPERIMENTS = {
+    "table": _Experiment("all methods, standard open set (the paper's first table)"),
+    "broad": _Experiment(
+        "all methods, outliers from all classes that a task does not know",
+        setting=", 15 query rows a class, 75 outliers from all other classes",
+    ),
+    "queries": _Experiment(
+        "query sets of several sizes",
+        by=("shots", "n_query"),
+        sweep=("shots", "n_query"),
+        setting=", 5 open classes of as many query rows as the known ones",
+        own_options={"queries": {"default": [1, 5, 15, 30], "help": "query rows a class"}},
+    ),
+    "imbalance": _Experiment(
+        "few or many outliers; classes of unequal size",
+        by=("shots", "varied", "value"),
+        sweep=("varied", "shots", "value"),
+        setting=", queries of 150 rows",
+        own_options={
+            "shares": {"type": float, "help": "of outliers in the query"},
+            "dirichlet": {"type": float, "help": "concentrations"},
+        },
+    ),
+    "ablation": _Experiment(
+        "OSLO without its inlierness, and without its optimisation", has_methods=False
+    ),
+    "piles": _Experiment(
+        "classes absent or dominant, few outliers or none, without base data",
+        by=("shots", "pile"),
+        note=_PILES_NOTE,
+        has_methods=False,
+    ),
+    "backbones": _Experiment(
+        "several feature files side by side", by=("features", "shots"), many_files=True
+    ),
+    "labelling": _Experiment(
+        "what labels are worth: suggested, random and least confident rows",
+        by=("shots", "n_labels"),
+        sweep=("shots", "n_labels"),
+        metrics=("accuracy", "decided"),
+        note=_LABELLING_NOTE,
+        has_methods=False,
+        n_tasks=100,
+        own_options={"labels": {"default": [0, 2, 5, 10, 20], "help": "labels given"}},
+    ),
+    "quality": _Experiment(
+        "how well features separate classes: MIF and variance ratio",
+        by=(),
+        note="MIF: mean imposture factor; rho: variance ratio. Lower is better for both.",
+        many_files=True,
+    ),
+}
+# Options of the command, and the parameters of recipes that they are.
+_PARAMETERS = {
+    "shots": "n_shots",
+    "tasks": "n_tasks",
+    "seed": "random_state",
+    "split": "split",
+    "methods": "methods",
+    "queries": "n_queries",
+    "labels": "n_labels",
+    "shares": "outlier_shares",
+    "dirichlet": "concentrations",
+    "jobs": "n_jobs",
+}
 
 
 def add_parser(commands):
@@ -57,46 +132,38 @@ def add_parser(commands):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     recipes = parser.add_subparsers(dest="recipe", metavar="experiment", required=True)
-    for name, text in _RECIPES.items():
-        _add_recipe(recipes, name, text)
+    for name, experiment in _EXPERIMENTS.items():
+        _add_recipe(recipes, name, experiment)
     return parser
 
 
-def _add_recipe(recipes, name, text):
-    parser = recipes.add_parser(name, help=text, description=f"{_sentence(text)}.")
-    many = name in _MANY_FILES
-    parser.add_argument(
-        "features", nargs="+" if many else 1, help=".npz or .safetensors with X, y, split"
+def _add_recipe(recipes, name, experiment):
+    parser = recipes.add_parser(
+        name, help=experiment.help, description=f"{_sentence(experiment.help)}."
     )
+    n_files = "+" if experiment.many_files else 1
+    parser.add_argument("features", nargs=n_files, help=".npz or .safetensors with X, y, split")
     parser.add_argument(
         "--out", type=Path, default=Path("report"), help="folder to write (default: report)"
     )
     parser.add_argument(
         "--split", default="novel", help="rows that tasks are drawn from (default: novel)"
     )
-    parser.set_defaults(func=run, methods=None)
+    parser.set_defaults(func=run)
     if name == "quality":
         return
     parser.add_argument(
         "--shots", type=int, nargs="+", default=[1, 5], help="support rows a class (default: 1 5)"
     )
-    parser.add_argument("--tasks", type=int, default=1000, help="default: %(default)s")
+    parser.add_argument(
+        "--tasks", type=int, default=experiment.n_tasks, help="default: %(default)s"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--jobs", type=int, help="processes for methods that run task by task")
-    if name == "labelling":
-        parser.set_defaults(tasks=100)
-        parser.add_argument(
-            "--labels", type=int, nargs="+", default=[0, 2, 5, 10, 20], help="labels given"
-        )
-    elif name not in _OWN_METHODS:
+    if experiment.has_methods:
         parser.add_argument("--methods", nargs="+", help="some methods only, such as kNN OSLO")
-    if name == "queries":
-        parser.add_argument(
-            "--queries", type=int, nargs="+", default=[1, 5, 15, 30], help="query rows a class"
-        )
-    if name == "imbalance":
-        parser.add_argument("--shares", type=float, nargs="+", help="of outliers in the query")
-        parser.add_argument("--dirichlet", type=float, nargs="+", help="concentrations")
+    for option, arguments in experiment.own_options.items():
+        parser.add_argument(f"--{option}", **{"type": int, "nargs": "+", **arguments})
 
 
 def run(args) -> int:
@@ -104,19 +171,22 @@ def run(args) -> int:
     from .. import recipes, report
 
     _check(args)
+    experiment = _EXPERIMENTS[args.recipe]
     sets = [recipes.load_features(path) for path in args.features]
     args.out.mkdir(parents=True, exist_ok=True)
     rows = _rows(args, sets)
-    tables, by = _tables(args, rows)
+    tables = _tables(args.recipe, rows)
     names = ", ".join(features.name for features in sets)
     paths = report.write_report(
         args.out,
         args.recipe,
         rows,
         tables,
-        title=f"{_sentence(_RECIPES[args.recipe])}: {names}",
-        note=_note(args),
-        by=by,
+        title=f"{_sentence(experiment.help)}: {names}",
+        note=experiment.note.format(
+            setting=experiment.setting, n_tasks=getattr(args, "tasks", None)
+        ),
+        by=experiment.by,
         figures=_figures(args, rows, sets),
         environment=report.environment(
             command=_command(args), seed=getattr(args, "seed", "none"), **_data(args, sets)
@@ -150,63 +220,43 @@ def _check(args):
             raise ValueError(f"--{name} must be at least 1, got {values}")
 
 
+def _given(args) -> dict[str, Any]:
+    """The options that have a value, by their names on the command line."""
+    return {name: vars(args)[name] for name in _PARAMETERS if vars(args).get(name) is not None}
+
+
 def _rows(args, sets):
     from .. import recipes
 
-    if args.recipe == "quality":
-        return recipes.quality(sets, split=args.split)
-    options = {
-        "n_shots": list(dict.fromkeys(args.shots)),
-        "n_tasks": args.tasks,
-        "random_state": args.seed,
-        "n_jobs": args.jobs,
-        "cache": args.out / "cache",
-    }
-    if args.methods is not None:
-        options["methods"] = args.methods
-    if args.recipe == "queries":
-        options["n_queries"] = list(dict.fromkeys(args.queries))
-    if args.recipe == "labelling":
-        options["n_labels"] = list(dict.fromkeys(args.labels))
-    if args.recipe == "imbalance":
-        given = {"outlier_shares": args.shares, "concentrations": args.dirichlet}
-        options |= {name: values for name, values in given.items() if values is not None}
-    if args.recipe == "backbones":
-        return recipes.backbones(sets, split=args.split, **options)
-    (features,) = sets
+    options = {_PARAMETERS[name]: value for name, value in _given(args).items()}
+    for name, value in options.items():
+        if isinstance(value, list):
+            options[name] = list(dict.fromkeys(value))
+    if "n_tasks" in options:
+        options["cache"] = args.out / "cache"
     recipe = getattr(recipes, args.recipe)
-    return recipe(*features.part(args.split), base=features.base, **options)
+    if _EXPERIMENTS[args.recipe].many_files:
+        return recipe(sets, **options)
+    (features,) = sets
+    return recipe(*features.part(options.pop("split")), base=features.base, **options)
 
 
-def _tables(args, rows):
-    """Tables of the rows, and the columns of settings."""
+def _tables(recipe, rows):
     from ..recipes import family_of
     from ..report import ResultTable, metric_tables, pile_tables, sweep_tables
 
-    if args.recipe == "quality":
-        table = ResultTable(
-            "",
-            rows["features"].tolist(),
-            ["MIF", "rho"],
-            rows[["mif", "rho"]].to_numpy(),
-            lower_is_better=True,
-        )
-        return [table], []
-    if args.recipe == "queries":
-        tables = sweep_tables(rows, x="n_query", by=["shots"], group_of=family_of)
-        return tables, ["shots", "n_query"]
-    if args.recipe == "labelling":
-        metrics = ("accuracy", "decided")
-        tables = sweep_tables(rows, x="n_labels", by=["shots"], metrics=metrics)
-        return tables, ["shots", "n_labels"]
-    if args.recipe == "imbalance":
-        tables = sweep_tables(rows, x="value", by=["varied", "shots"], group_of=family_of)
-        return tables, ["shots", "varied", "value"]
-    if args.recipe == "piles":
-        return pile_tables(rows), ["shots", "pile"]
-    by = ["features", "shots"] if args.recipe == "backbones" else ["shots"]
-    groups = None if args.recipe == "ablation" else family_of
-    return metric_tables(rows, by=by, group_of=groups), by
+    if recipe == "quality":
+        columns = rows[["mif", "rho"]].to_numpy()
+        names = rows["features"].tolist()
+        return [ResultTable("", names, ["MIF", "rho"], columns, lower_is_better=True)]
+    if recipe == "piles":
+        return pile_tables(rows)
+    experiment = _EXPERIMENTS[recipe]
+    group_of = family_of if experiment.has_methods else None
+    if not experiment.sweep:
+        return metric_tables(rows, by=experiment.by, group_of=group_of)
+    *by, x = experiment.sweep
+    return sweep_tables(rows, x=x, by=by, metrics=experiment.metrics, group_of=group_of)
 
 
 def _figures(args, rows, sets):
@@ -228,40 +278,10 @@ def _figures(args, rows, sets):
         return {}
 
 
-def _note(args) -> str:
-    if args.recipe == "quality":
-        return "MIF: mean imposture factor; rho: variance ratio. Lower is better for both."
-    if args.recipe == "piles":
-        return _PILES_NOTE.format(n_tasks=args.tasks)
-    if args.recipe == "labelling":
-        return (
-            f"{args.tasks} 5-way tasks of 2 to 8 unknown classes, 15 query rows a class; mean ± "
-            "95 % half-width in percent. Accuracy: rows accepted with the name of their class. "
-            "Decided: also rows rejected whose class has no label."
-        )
-    setting = {
-        "broad": ", 15 query rows a class, 75 outliers from all other classes",
-        "queries": ", 5 open classes of as many query rows as the known ones",
-        "imbalance": ", queries of 150 rows",
-    }.get(args.recipe, ", 15 query rows a class, 5 open classes of 15 query rows")
-    return _NOTE.format(setting=setting, n_tasks=args.tasks)
-
-
 def _command(args) -> str:
     words = ["benchmark", args.recipe, *args.features]
-    for name in (
-        "shots",
-        "tasks",
-        "seed",
-        "split",
-        "methods",
-        "queries",
-        "labels",
-        "shares",
-        "dirichlet",
-    ):
-        value = getattr(args, name, None)
-        if value is not None:
+    for name, value in _given(args).items():
+        if name != "jobs":
             values = value if isinstance(value, list) else [value]
             words += [f"--{name}", *map(str, values)]
     return f"python -m oslo_sklearn {shlex.join([*words, '--out', str(args.out)])}"
