@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,16 @@ from ..metrics.registry import title_of
 from ._style import Display, legend_beside, means_of, styles, tidy
 
 
+@dataclass(eq=False, repr=False)
 class _Bars(Display):
     """Groups of bars: arrays of shape (n_groups, n_methods) in percent."""
 
-    def __init__(
-        self, mean: Any, half_width: Any, *, groups: Any, methods: Any, ylabel: str
-    ) -> None:
-        self.mean = mean
-        self.half_width = half_width
-        self.groups = groups
-        self.methods = methods
-        self.ylabel = ylabel
+    mean: Any
+    half_width: Any
+    _: KW_ONLY
+    groups: Any
+    methods: Any
+    ylabel: str
 
     @property
     def _figsize(self):
@@ -46,7 +46,7 @@ class _Bars(Display):
                 error_kw={"elinewidth": 1, "ecolor": "0.2"},
                 label=method,
             )
-            if self._labelled(n_groups * n_methods):
+            if n_groups * n_methods <= 16:
                 ax.bar_label(bars, fmt="%.0f" if n_methods > 4 else "%.1f", padding=2, fontsize=8)
         ax.set_xticks(np.arange(n_groups), [str(group) for group in self.groups])
         ax.set_ylabel(self.ylabel)
@@ -54,10 +54,6 @@ class _Bars(Display):
         ax.set_ylim(0, np.nanmax(tops) + 8)
         tidy(ax)
         legend_beside(ax)
-
-    @staticmethod
-    def _labelled(n_bars):
-        return n_bars <= 16
 
 
 class BackboneDisplay(_Bars):
@@ -72,10 +68,7 @@ class BackboneDisplay(_Bars):
     methods : list of str
     ylabel : str
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
 
     Examples
     --------
@@ -138,10 +131,7 @@ class AblationDisplay(_Bars):
         Names of the variants.
     ylabel : str
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
     """
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ._style import INLIERS, OUTLIERS, Display, draw_histogram, legend_above, ti
 _ALPHAS = np.linspace(0.01, 0.5, 50)
 
 
+@dataclass(eq=False, repr=False)
 class _PValueDisplay(Display):
     """What is drawn out of p-values.
 
@@ -29,16 +31,12 @@ class _PValueDisplay(Display):
     alpha : float, optional
         The error rate in use, which is marked.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
     """
 
-    def __init__(self, p_values: Labels, is_outlier: Labels, alpha: float | None = None) -> None:
-        self.p_values = p_values
-        self.is_outlier = is_outlier
-        self.alpha = alpha
+    p_values: Labels
+    is_outlier: Labels
+    alpha: float | None = None
 
     @classmethod
     def from_estimator(
@@ -68,11 +66,10 @@ class _PValueDisplay(Display):
 
 
 class PValueHistogramDisplay(_PValueDisplay):
-    __doc__ = (
-        """p-values of known and unknown rows: those of known rows are spread evenly.
-    """
-        + _PValueDisplay.__doc__.split("\n", 1)[1]
-        + """
+    """p-values of known and unknown rows: those of known rows are spread evenly.
+
+    @base
+
     Examples
     --------
     >>> from oslo_sklearn.plotting import PValueHistogramDisplay
@@ -80,7 +77,6 @@ class PValueHistogramDisplay(_PValueDisplay):
     >>> PValueHistogramDisplay(p_values, is_outlier, alpha=0.1).plot().ax_.get_xlabel()
     'p-value'
     """
-    )
 
     def _draw(self, ax):
         p_values, is_outlier = self._tasks()
@@ -89,14 +85,13 @@ class PValueHistogramDisplay(_PValueDisplay):
 
 
 class RealisedRateDisplay(_PValueDisplay):
-    __doc__ = (
-        """Realised error rates against alpha, the promised rate.
+    """Realised error rates against alpha, the promised rate.
 
     A promise is kept where a line is at or below the diagonal: known rows rejected with
     ``control="fpr"``, known rows among the rejected with ``control="fdr"``, means over tasks.
-    """
-        + _PValueDisplay.__doc__.split("\n", 1)[1]
-        + """
+
+    @base
+
     Examples
     --------
     >>> from oslo_sklearn.plotting import RealisedRateDisplay
@@ -104,7 +99,6 @@ class RealisedRateDisplay(_PValueDisplay):
     >>> RealisedRateDisplay(p_values, is_outlier, alpha=0.1).plot().ax_.get_ylabel()
     'realised rate'
     """
-    )
 
     _figsize = (4.6, 4.4)
 

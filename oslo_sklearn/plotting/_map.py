@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..preprocessing import CenterNormalize
 from ._style import COLOURS, MARKERS, Display
 
 
+@dataclass(eq=False, repr=False)
 class TaskMapDisplay(Display):
     """A t-SNE map of a task: support, query, and the path of the prototypes.
 
@@ -31,30 +33,17 @@ class TaskMapDisplay(Display):
         Drawn as the size of a query row.
     classes : list of str
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
     """
 
-    def __init__(
-        self,
-        support: Array,
-        query: Array,
-        path: Array,
-        *,
-        support_codes: Array,
-        query_codes: Array,
-        inlierness: Array,
-        classes: Labels,
-    ) -> None:
-        self.support = support
-        self.query = query
-        self.path = path
-        self.support_codes = support_codes
-        self.query_codes = query_codes
-        self.inlierness = inlierness
-        self.classes = classes
+    support: Array
+    query: Array
+    path: Array
+    _: KW_ONLY
+    support_codes: Array
+    query_codes: Array
+    inlierness: Array
+    classes: Labels
 
     @classmethod
     def from_estimator(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..metrics.registry import METRICS, metrics_in, sign_of, title_of
 from ._style import Display, means_of, styles
 
 
+@dataclass(eq=False, repr=False)
 class RadarDisplay(Display):
     """Gain over a baseline in points, one spoke per metric and setting.
 
@@ -39,10 +41,10 @@ class RadarDisplay(Display):
     {'OSLO': array([25., 25.,  0.])}
     """
 
-    def __init__(self, gains: dict[str, Any], *, spokes: Sequence[str], baseline: str) -> None:
-        self.gains = gains
-        self.spokes = spokes
-        self.baseline = baseline
+    gains: dict[str, Any]
+    _: KW_ONLY
+    spokes: Sequence[str]
+    baseline: str
 
     @classmethod
     def from_results(

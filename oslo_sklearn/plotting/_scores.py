@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..pipeline import transduce
 from ._style import Display, draw_histogram, styles, tidy
 
 
+@dataclass(eq=False, repr=False)
 class ScoreHistogramDisplay(Display):
     """Outlier scores of known and unknown rows.
 
@@ -29,10 +31,7 @@ class ScoreHistogramDisplay(Display):
     threshold : float, optional
         Score above which rows are rejected.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
 
     Examples
     --------
@@ -42,10 +41,9 @@ class ScoreHistogramDisplay(Display):
     'outlierness'
     """
 
-    def __init__(self, scores: Vector, is_outlier: Labels, threshold: float | None = None) -> None:
-        self.scores = scores
-        self.is_outlier = is_outlier
-        self.threshold = threshold
+    scores: Vector
+    is_outlier: Labels
+    threshold: float | None = None
 
     @classmethod
     def from_estimator(
@@ -76,6 +74,7 @@ class ScoreHistogramDisplay(Display):
         ax.set_xlabel("outlierness")
 
 
+@dataclass(eq=False, repr=False)
 class _CurveDisplay(Display):
     """Curves from (0, 0) with their areas.
 
@@ -84,16 +83,12 @@ class _CurveDisplay(Display):
     curves : dict of str to tuple (x, y, area)
         Arrays of one length, and the area under them.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
     """
 
-    _name: str  # in `CURVES`
+    _name: ClassVar[str]  # in `CURVES`
 
-    def __init__(self, curves: dict[str, Any]) -> None:
-        self.curves = curves
+    curves: dict[str, Any]
 
     @classmethod
     def from_estimator(
@@ -203,11 +198,10 @@ class _CurveDisplay(Display):
 
 
 class ROCDisplay(_CurveDisplay):
-    __doc__ = (
-        """True- against false-positive rate of telling outliers from known rows.
-    """
-        + _CurveDisplay.__doc__.split("\n", 1)[1]
-        + """
+    """True- against false-positive rate of telling outliers from known rows.
+
+    @base
+
     Examples
     --------
     >>> import numpy as np
@@ -221,7 +215,7 @@ class ROCDisplay(_CurveDisplay):
     >>> ROCDisplay.from_estimator(oslo, query_X, query_y).curves["OSLO"][2]
     1.0
     """
-    )
+
     _name = "roc"
     _title = "AUROC (%)"
     _xlabel = "share of known rows rejected"
@@ -232,8 +226,11 @@ class ROCDisplay(_CurveDisplay):
 
 
 class OSCRDisplay(_CurveDisplay):
-    __doc__ = """Known rows accepted and rightly labelled, against outliers accepted.
-    """ + _CurveDisplay.__doc__.split("\n", 1)[1]
+    """Known rows accepted and rightly labelled, against outliers accepted.
+
+    @base
+    """
+
     _name = "oscr"
     _title = "OSCR (%)"
     _xlabel = "share of outliers accepted"

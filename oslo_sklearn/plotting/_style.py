@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import cycle, islice
 from typing import Any
 
@@ -67,14 +68,28 @@ def draw_histogram(ax, values, is_outlier, edges, **mark):
     legend_above(ax)
 
 
+_ATTRIBUTES = """\
+Attributes
+----------
+ax_ : matplotlib Axes
+figure_ : matplotlib Figure"""
+
+
 class Display:
-    """What all displays share. A display writes ``_draw(ax)``."""
+    """What all displays share. A display is a dataclass that writes ``_draw(ax)``."""
 
     _figsize = (5.6, 3.4)
     _subplot: dict[str, Any] = {}
 
     ax_: Axes
     figure_: Any
+
+    def __init_subclass__(cls) -> None:
+        """Fill in the docstring's ``@attributes``, and ``@base``: the base's sections."""
+        if cls.__doc__ is not None:  # python -OO
+            sections = (cls.__base__.__doc__ or "").partition("Parameters\n")
+            doc = inspect.cleandoc(cls.__doc__).replace("@attributes", _ATTRIBUTES)
+            cls.__doc__ = doc.replace("@base", "".join(sections[1:]).strip())
 
     def _draw(self, ax: Axes) -> None:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ _AXIS_NAMES = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class SweepDisplay(Display):
     """A metric against a setting, one line per method, with 95 % confidence bands.
 
@@ -29,10 +31,7 @@ class SweepDisplay(Display):
         Of each method, in percent.
     xlabel, ylabel : str
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    @attributes
 
     Examples
     --------
@@ -43,12 +42,12 @@ class SweepDisplay(Display):
     {'OSLO': array([70., 80.])}
     """
 
-    def __init__(self, x: Any, mean: Any, half_width: Any, *, xlabel: str, ylabel: str) -> None:
-        self.x = x
-        self.mean = mean
-        self.half_width = half_width
-        self.xlabel = xlabel
-        self.ylabel = ylabel
+    x: Any
+    mean: Any
+    half_width: Any
+    _: KW_ONLY
+    xlabel: str
+    ylabel: str
 
     @classmethod
     def from_results(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._optional import require
 from .._typing import DataFrame, Labels, PathLike, RowsLike
 from ..evaluation import label_and_refit
 from ..tasks import FewShotOpenSetSplit
@@ -48,8 +49,6 @@ def labelling(
         all rows those accepted with the name of their class, new classes included) and
         ``decided`` (also those rejected whose class has no label).
     """
-    from .._optional import require
-
     pandas = require("pandas", "evaluation")
     if methods is not None and (not isinstance(methods, dict) or len(methods) != 1):
         raise ValueError("methods: labelling takes a dict with one estimator.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._feature_files import FeatureSet
+from .._optional import require
 from .._typing import DataFrame
 from ..metrics import mean_imposture_factor, variance_ratio
 from ..preprocessing import CenterNormalize
@@ -38,8 +39,6 @@ def quality(feature_sets: Sequence[FeatureSet], *, split: str = "novel") -> Data
       features  n_classes  n_samples  mif   rho
     0      toy          4        100  0.0  2.26
     """
-    from .._optional import require
-
     pandas = require("pandas", "evaluation")
     rows = []
     for features in feature_sets:
