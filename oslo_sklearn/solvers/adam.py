@@ -40,20 +40,10 @@ def minimize(
     max_iter: int,
     learning_rate: float,
 ) -> tuple[list[Tensor], Tensor]:
-    """Take ``max_iter`` steps of Adam.
+    """Take ``max_iter`` steps of Adam from ``start``; return the parameters and the losses.
 
-    Parameters
-    ----------
-    loss : callable
-        From the parameters to the loss of each task, ``(B,)``, and a gradient per parameter.
-    start : sequence of Tensor
-        Where the parameters start; left as they are.
-
-    Returns
-    -------
-    parameters : list of Tensor
-    losses : Tensor of shape (B, max_iter)
-        The loss after each step.
+    ``loss(*parameters)`` returns the loss of each task, ``(B,)``, and a gradient per parameter. The
+    returned losses ``(B, max_iter)`` are those after each step.
     """
     parameters = [tensor.clone(memory_format=torch.contiguous_format) for tensor in start]
     optimizers = [Adam(tensor, learning_rate) for tensor in parameters]

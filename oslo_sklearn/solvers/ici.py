@@ -162,26 +162,10 @@ def credible_rows(
 ) -> np.ndarray:
     """Candidates whose offset stays zero under the smallest penalties, ``n_select`` per class.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (n, r)
-        Orthonormal columns that span the rows' embedding.
-    labels : ndarray of shape (n,)
-        True or predicted class indices.
-    is_candidate : bool ndarray of shape (n,)
-        The rows to choose from.
-
-    Returns
-    -------
-    chosen : bool ndarray of shape (n,)
-        Of rows that become zero at the same penalty, the first come first.
-
-    Notes
-    -----
-    Penalties fall geometrically from the one under which all offsets are zero, and the walk ends
-    as soon as no class has more zeros left than it may give: going on would only tell in which
-    order those are taken. A row that is zero under a smaller penalty but not under this one, which
-    the path does not rule out, is not looked for.
+    ``basis (n, r)`` has orthonormal columns that span the embedding. Of rows that become zero at
+    the same penalty, the first come first. Penalties fall until no class has more zeros than it may
+    give: smaller ones would only put those in order. A row that is zero under a smaller penalty
+    alone, which the path does not rule out, is not looked for.
     """
     targets = np.eye(n_classes)[labels]
     quota = np.minimum(np.bincount(labels[is_candidate], minlength=n_classes), n_select)
@@ -237,13 +221,8 @@ def solve_ici(
     """Grow the labelled set by the most credible pseudo-labels until all rows are in.
 
     Each round predicts the query, takes up to ``n_select`` rows of each predicted class, and fits
-    the regression anew on all rows taken so far with their latest labels.
-
-    Returns
-    -------
-    regression : Regression
-        The last one, on the rows' own features.
-    n_rounds : int
+    the regression anew on all rows taken so far with their latest labels. Returns the last
+    regression, on the rows' own features, and the number of rounds.
     """
     rows = np.concatenate([support, query]).astype(np.float64)
     mean = rows.mean(0)

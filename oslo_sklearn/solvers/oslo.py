@@ -118,23 +118,11 @@ def solve_oslo(
     tol: float = 0.0,
     start: Tensor | None = None,
 ) -> OSLOSolution:
-    """Solve a batch of tasks.
+    """Solve a batch of tasks; with the cosine likelihood, rows are of unit norm (or zero).
 
-    Parameters
-    ----------
-    model : OSLOModel
-    support, query : Tensor of shape (B, s, d) and (B, n, d)
-        With the cosine likelihood of unit norm (or zero).
-    labels : Tensor of shape (B, s)
-        Class indices; -1 marks padding.
-    max_iter : int
-        Number of steps. All are run: a task that converges is frozen, not left, so that nothing
-        in the loop waits for the device.
-    tol : float
-        A task is frozen when its objective's relative change is at most this; 0 never freezes.
-    start : Tensor of shape (B, K, d), optional
-        Where the prototypes start (of unit norm, or zero, with the cosine likelihood); by default
-        at those of the support.
+    A label of -1 marks padding. A task whose objective changes by at most the share ``tol`` is
+    frozen, not left, so that nothing in the loop waits for the device; 0 never freezes. ``start (B,
+    K, d)`` is where the prototypes start, on the model; by default at those of the support.
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = product(membership.mT, support), membership.sum(-2)

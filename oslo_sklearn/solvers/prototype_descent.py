@@ -140,16 +140,10 @@ def descend_prototypes(
     max_iter: int,
     learning_rate: float,
 ) -> Descent:
-    """Minimise the support's cross-entropy plus the query's loss by Adam.
+    """Minimise the support's cross-entropy plus the query's loss, if any, by Adam.
 
-    Parameters
-    ----------
-    head : CosineHead or AffineHead
-    query_loss : callable or None
-        None leaves the query out.
-    task : Task
-        The prototypes start at the plain class means of its support; cosines read directions only,
-        so rows need not be of unit norm.
+    The prototypes start at the plain class means of the support; cosines read directions only, so
+    rows need not be of unit norm.
     """
     prototypes = start_prototypes(task.support, task.labels, task.n_classes)
     rows = task.support if query_loss is None else torch.cat([task.support, task.query], -2)

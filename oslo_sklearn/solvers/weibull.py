@@ -16,16 +16,10 @@ _MIN_TAIL = 3
 def fit_weibull(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     r"""Shape and scale ``(...)`` of two-parameter Weibulls, by maximum likelihood.
 
-    The shape :math:`c` is the root of
-    :math:`1 / c + \overline{\log x} - \sum_i x_i^c \log x_i / \sum_i x_i^c`, found by Newton's
-    method on :math:`\log c`; the scale is the power mean of order :math:`c`.
-
-    Parameters
-    ----------
-    x : Tensor of shape (..., t)
-        Non-negative samples.
-    mask : bool Tensor of shape (..., t)
-        Which of them count. Where none does, shape and scale are 1.
+    The shape :math:`c` is the root of :math:`1 / c + \overline{\log x} - \sum_i x_i^c \log x_i /
+    \sum_i x_i^c`, found by Newton's method on :math:`\log c`; the scale is the power mean of order
+    :math:`c`. Of the samples ``x (..., t)``, those in ``mask`` count. Where none does, shape and
+    scale are 1.
     """
     x = torch.where(mask, x, 0)
     largest = x.amax(-1, keepdim=True)
@@ -72,19 +66,14 @@ def fit_tails(
     tail_size: int,
     base_distances: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weibull tail of each class's distances: shape, scale, whether there is one.
+    """Weibull tail of each class's distances: shape, scale, whether there is one, all ``(B, K)``.
 
-    The tail is fitted to the ``tail_size`` largest distances between a class's rows and the mean
-    of the *other* rows of the class, as a new row's distance would be. A class with fewer rows
-    takes a pooled tail: of ``base_distances`` (m,) to the means of large classes, stretched by
-    how far the mean of a few rows strays; else of the distances from each row to the other
-    classes' means; else, with a single class, of what distances it has.
-
-    Returns
-    -------
-    shape, scale : Tensor of shape (B, K)
-    known : bool Tensor of shape (B, K)
-        False where nothing tells how far rows lie: a single class with one or two rows.
+    The tail is fitted to the ``tail_size`` largest distances between a class's rows and the mean of
+    the *other* rows of the class, as a new row's distance would be. A class with fewer rows takes a
+    pooled tail: of ``base_distances`` (m,) to the means of large classes, stretched by how far the
+    mean of a few rows strays; else of the distances from each row to the other classes' means;
+    else, with a single class, of what distances it has. A single class with one or two rows has no
+    tail.
     """
     membership = one_hot(labels, n_classes, support.dtype).mT  # (B, K, s)
     counts = membership.sum(-1, keepdim=True)
