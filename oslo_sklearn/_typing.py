@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.axes import Axes
     from pandas import DataFrame
-    from typing_extensions import Self
+    from typing_extensions import Self, dataclass_transform
 else:  # optional, and heavy to load
     Axes = DataFrame = Self = Any
+
+    def dataclass_transform():
+        return lambda decorator: decorator
+
 
 __all__ = [
     "Array",
@@ -38,6 +42,7 @@ __all__ = [
     "Split",
     "Threshold",
     "Vector",
+    "dataclass_transform",
 ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,12 +16,24 @@ from ._array_api import in_arrays_of_X
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype, enough_threads
+from ._docs import shared_docs
 from ._open_set import OpenSetClassifier
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
 from ._threshold import check_outlier_label, mark_outliers
-from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
+from ._typing import (
+    Array,
+    Center,
+    Class,
+    Device,
+    DType,
+    Label,
+    Lazy,
+    RowsLike,
+    Threshold,
+    dataclass_transform,
+)
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
 from .solvers.diagnosis import size_ratio
@@ -34,7 +48,37 @@ def is_worth_storing(n_bytes: int) -> bool:
     return n_bytes <= _MAX_STORED_BYTES
 
 
-class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
+@dataclass(init=False, repr=False, eq=False)
+class SharedParameters:
+    """The parameters of every method; `shared_docs` has their documentation."""
+
+    _: KW_ONLY
+    center: Center | Literal["auto"] = None
+    normalize: bool = True
+    outlier_label: Label | None = None
+    threshold: Threshold = "auto"
+    contamination: float | None = None
+    device: Device = "auto"
+    dtype: DType = None
+
+
+@dataclass_transform()
+def few_shot_method(cls: Class) -> Class:
+    """Make a method of a class that names its parameters: its constructor and its docs.
+
+    Parameters are annotated attributes with a default, and after ``_: KW_ONLY`` given by name only.
+    Those of `SharedParameters` need no mention, unless their default differs.
+    """
+    made: Any = dataclass(repr=False, eq=False)(cls)
+    shared = {field.name for field in fields(SharedParameters)}
+    signature = inspect.signature(made.__init__)
+    # What all methods share comes last.
+    ordered = sorted(signature.parameters.values(), key=lambda parameter: parameter.name in shared)
+    made.__init__.__signature__ = signature.replace(parameters=ordered)
+    return shared_docs(made)
+
+
+class FewShotOpenSetClassifier(TaskSolver, OnCollections, SharedParameters, OpenSetClassifier):
     """Base class of all methods.
 
     A method defines ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``. Both work

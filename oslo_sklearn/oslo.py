@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import Literal
 
@@ -10,13 +11,12 @@ import torch
 
 from ._decision import Midway
 from ._devices import enough_threads
-from ._docs import shared_docs
 from ._progress import rows_to_read
 from ._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
-from ._typing import Center, Device, DType, Label, Threshold
+from ._typing import Center
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
-from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
+from .base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method, is_worth_storing
 from .solvers.diagnosis import is_narrow, largest_columns
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
@@ -34,7 +34,7 @@ from .solvers.oslo_tiled import (
 _TILES_WORTHWHILE = 2**22
 
 
-@shared_docs
+@few_shot_method
 class OSLO(FewShotOpenSetClassifier):
     r"""Open-Set Likelihood Optimization.
 
@@ -117,6 +117,15 @@ class OSLO(FewShotOpenSetClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
+    lambda_z: float = 0.1
+    lambda_xi: float = 0.05
+    _: KW_ONLY
+    max_iter: int = 2
+    tol: float = 0.0
+    likelihood: Literal["cosine", "gaussian"] = "cosine"
+    inlierness: bool = True
+    center: Center = "task"
+
     _transductive = True
     _decision = Midway()
     _uses_negatives = True
@@ -130,31 +139,6 @@ class OSLO(FewShotOpenSetClassifier):
         "likelihood": [StrOptions({"cosine", "gaussian"})],
         "inlierness": ["boolean"],
     }
-
-    def __init__(
-        self,
-        lambda_z: float = 0.1,
-        lambda_xi: float = 0.05,
-        *,
-        max_iter: int = 2,
-        tol: float = 0.0,
-        likelihood: Literal["cosine", "gaussian"] = "cosine",
-        inlierness: bool = True,
-        center: Center = "task",
-        normalize: bool = True,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.lambda_z = lambda_z
-        self.lambda_xi = lambda_xi
-        self.max_iter = max_iter
-        self.tol = tol
-        self.likelihood = likelihood
-        self.inlierness = inlierness
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> OSLOModel:
         lambda_z, lambda_xi = float(self.lambda_z), float(self.lambda_xi)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from .._docs import shared_docs
-from .._typing import Center, Device, DType, Label, Threshold
+from dataclasses import KW_ONLY
+
+from ..base import few_shot_method
 from ._prototype_descent import PrototypeDescentClassifier
 
 
-@shared_docs
+@few_shot_method
 class BaselinePlusPlus(PrototypeDescentClassifier):
     r"""Baseline++: a cosine classifier that starts at the class means and is tuned on the support.
 
@@ -54,21 +55,7 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
            'dog'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        temperature: float = 10.0,
-        learning_rate: float = 1e-4,
-        *,
-        max_iter: int = 100,
-        center: Center = None,
-        normalize: bool = True,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.temperature = temperature
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
+    temperature: float = 10.0
+    learning_rate: float = 1e-4
+    _: KW_ONLY
+    max_iter: int = 100

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import torch.nn.functional as F
 
-from .._docs import shared_docs
 from .._sklearn import POSITIVE
-from .._typing import Center, Device, DType, Label, PathLike, Threshold
-from ..base import Answer, Solution
+from .._typing import PathLike
+from ..base import Answer, Solution, few_shot_method
 from ..solvers.attention import (
     SetAttention,
     adapt_prototypes,
@@ -19,8 +20,14 @@ from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
+@few_shot_method
 class AttentionClassifier(EpisodicClassifier):
     """The part of FEAT that its head and its training consist of."""
+
+    head: Head | PathLike | None = None
+    temperature: float = 64.0
+    _: KW_ONLY
+    normalize: bool = False
 
     _kind = "FEAT"
     # Matrices that move as fast as the vectors soon fit the base classes, and rank outliers worse.
@@ -35,23 +42,6 @@ class AttentionClassifier(EpisodicClassifier):
         **EpisodicClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
-
-    def __init__(
-        self,
-        head: Head | PathLike | None = None,
-        temperature: float = 64.0,
-        *,
-        center: Center = None,
-        normalize: bool = False,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.head = head
-        self.temperature = temperature
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _attention(self, like) -> SetAttention | None:
         weights = self._weights(like)
@@ -75,7 +65,7 @@ class AttentionClassifier(EpisodicClassifier):
         return loss, logits
 
 
-@shared_docs
+@few_shot_method
 class FEAT(AttentionClassifier):
     r"""FEAT: class means are adapted to each other by attention.
 
