@@ -41,7 +41,6 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     """
 
     _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
         "head": [Head, str, os.PathLike, None],
     }
 

@@ -39,7 +39,6 @@ class AttentionClassifier(EpisodicClassifier):
     }
 
     _parameter_constraints = {
-        **EpisodicClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
 

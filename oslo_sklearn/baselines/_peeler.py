@@ -82,7 +82,6 @@ class PEELER(EpisodicClassifier):
     _open_episodes = True
 
     _parameter_constraints = {
-        **EpisodicClassifier._parameter_constraints,
         "open_weight": [NOT_NEGATIVE],
         "outlier_score": [StrOptions({"distance", "msp"})],
     }

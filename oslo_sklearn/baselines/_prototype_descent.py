@@ -14,7 +14,6 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
     """
 
     _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
         "learning_rate": [POSITIVE],
         "max_iter": [COUNT_OR_ZERO],

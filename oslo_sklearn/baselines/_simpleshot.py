@@ -51,7 +51,6 @@ class SimpleShot(FewShotOpenSetClassifier):
     temperature: float = 1.0
 
     _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
 

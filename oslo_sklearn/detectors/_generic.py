@@ -88,7 +88,6 @@ class OutlierDetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
-        **ObjectDetector._parameter_constraints,
         "detector": [HasMethods("fit"), None],
     }
 

@@ -72,7 +72,6 @@ class PCADetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
-        **ObjectDetector._parameter_constraints,
         "n_components": [COUNT, None],
     }
 
