@@ -6,13 +6,15 @@ import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oslo_sklearn._optional import require
-from oslo_sklearn.features._images import Prepared, content_key, image_path, prepare, reason
+from .._optional import require
+from ._cache import FeatureCache
+from ._images import Prepared, content_key, image_path, prepare, reason
 
 
 class FailedImage(NamedTuple):
@@ -23,20 +25,22 @@ class FailedImage(NamedTuple):
     reason: str
 
 
+@dataclass
 class Extraction:
     """Features of a list of images, filled in as they come."""
 
-    def __init__(self, images, backbone, *, batch_size, num_workers, cache, on_error, bar):
-        self.images = images
-        self.backbone = backbone
-        self.batch_size = batch_size
-        self.num_workers = num_workers
-        self.cache = cache
-        self.on_error = on_error
-        self.bar = bar
+    images: list
+    backbone: Any
+    batch_size: int
+    num_workers: int
+    cache: FeatureCache | None
+    on_error: str
+    bar: Any
+
+    def __post_init__(self):
         self.failed = []
         self._features = None
-        self._read = np.ones(len(images), dtype=bool)
+        self._read = np.ones(len(self.images), dtype=bool)
 
     def run(self):
         """Features of the images that could be read, in their order; None if none could."""

@@ -11,18 +11,17 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from oslo_sklearn._optional import require
-from oslo_sklearn._progress import progress_bar
-from oslo_sklearn._sklearn import COUNT, COUNT_OR_ZERO, StrOptions, fit_context, get_output_config
-from oslo_sklearn.features._backbone import Backbone
-from oslo_sklearn.features._cache import FeatureCache, store_folder
-from oslo_sklearn.features._extraction import Extraction
-from oslo_sklearn.features._images import check_images
-from oslo_sklearn.features._own_model import FunctionBackbone, ModuleBackbone
-from oslo_sklearn.features._weights import fail_without_network
-
+from .._optional import require
+from .._progress import progress_bar
+from .._sklearn import COUNT, COUNT_OR_ZERO, StrOptions, fit_context, get_output_config
 from .._typing import Array, PathLike, Self
 from .._warnings import warn
+from ._backbone import Backbone
+from ._cache import FeatureCache, store_folder
+from ._extraction import Extraction
+from ._images import check_images
+from ._own_model import FunctionBackbone, ModuleBackbone
+from ._weights import fail_without_network
 
 
 class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -182,15 +181,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             name = self.model_name if isinstance(self.model_name, str) else self.cache_name
             cache = FeatureCache(store_folder(self.cache_dir, name, backbone.fingerprint))
         with progress_bar(total=len(images), enabled=self.progress, unit=" images") as bar:
-            extraction = Extraction(
-                images,
-                backbone,
-                batch_size=self.batch_size,
-                num_workers=self.num_workers,
-                cache=cache,
-                on_error=self.on_error,
-                bar=bar,
-            )
+            options = self.batch_size, self.num_workers, cache, self.on_error
+            extraction = Extraction(images, backbone, *options, bar)
             features = extraction.run()
         self.failed_ = extraction.failed
         self.cache_info_ = None if cache is None else cache.info()

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oslo_sklearn._files import content_digest
-from oslo_sklearn._optional import require
-from oslo_sklearn.features._cache import KEY_SIZE
+from .._files import content_digest
+from .._optional import require
+from ._cache import KEY_SIZE
 
 _ORIENTATION_TAG = 0x0112
 _ALPHA_MODES = ("RGBA", "RGBa", "LA", "La", "PA")

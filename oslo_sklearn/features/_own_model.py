@@ -7,8 +7,8 @@ from functools import cached_property, partial
 import numpy as np
 import torch
 
-from oslo_sklearn._optional import require
-from oslo_sklearn.features._backbone import (
+from .._optional import require
+from ._backbone import (
     DECODING_VERSION,
     as_batch,
     fingerprint_of,

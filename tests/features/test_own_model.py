@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from oslo_sklearn import OSLO
-from oslo_sklearn.features import TimmFeatureExtractor, _network
+from oslo_sklearn.features import TimmFeatureExtractor, _weights
 from oslo_sklearn.features._weights import build
 
 TINY = "test_resnet.r160_in1k"
@@ -139,4 +139,4 @@ except OSError as error:
 
 def test_a_proxy_is_trusted(monkeypatch):
     monkeypatch.setenv("https_proxy", "http://localhost:1")
-    assert _network.is_reachable("https://no-such-host.invalid")
+    assert _weights.is_reachable("https://no-such-host.invalid")
