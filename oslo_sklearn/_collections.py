@@ -15,7 +15,7 @@ from ._typing import Method
 
 def adapter_of(X):
     """The class that answers for estimators on rows of this kind; None for rows in memory."""
-    # Told without importing Dask.
+    # Recognised without importing Dask.
     if hasattr(X, "__dask_graph__") and any(
         cls.__module__.partition(".")[0].startswith("dask") for cls in type(X).__mro__
     ):
@@ -46,8 +46,8 @@ class OnCollections:
     """Lists the names of an estimator without a pass over the query's collection."""
 
     def __dir__(self):
-        # scikit-learn's reads every name, also to show an estimator in a notebook, and so would
-        # count the scores for a threshold.
+        # scikit-learn's reads every attribute, also to show an estimator in a notebook. Reading
+        # `threshold_` would count the scores of the whole query.
         names = set(object.__dir__(self))
         if self._scores is not None and not self._scores.is_counted:
             names.remove("threshold_")

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from ._dask_scores import LazyScores, no_rows
 from ._devices import common_dtype
 from ._optional import require
+from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, State, Transduction, first
-from ._threshold import check_outlier_label, mark_outliers
 from ._validation import check_features, check_rows
 from .solvers.adaptive_sums import spread_rows
 from .solvers.oslo_tiled import tile_rows

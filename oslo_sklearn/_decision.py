@@ -41,7 +41,7 @@ class Rule:
 
     sentence: ClassVar[str]
     needs_scores: ClassVar[bool] = True
-    # Scores are differences of numbers at least this large, and rounded like them.
+    # Scores are differences of numbers of about this size, and carry their rounding errors.
     size: float = 0.0
 
     def threshold(self, scores) -> np.float64:
@@ -71,10 +71,10 @@ class Otsu(Rule):
         ordered, counts = scores
         n = counts.sum()
         left = np.cumsum(counts)[:-1]
-        # A power of two changes no digit, and squares of what is left cannot overflow.
+        # Dividing by a power of two is exact, and keeps squares from overflowing.
         scaled = np.ldexp(ordered, -np.frexp(np.abs(ordered).max())[1])
         total = np.cumsum(counts * (scaled - np.average(scaled, weights=counts)))[:-1]
-        # Convex along a run of equal scores, so that the best is at its ends: ties stay together.
+        # Convex within a run of equal scores: the best is at an end, so ties stay together.
         best = int(np.argmax(total**2 / (left * (n - left))))
         return _between(ordered[best], ordered[best + 1])
 

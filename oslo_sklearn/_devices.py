@@ -54,7 +54,7 @@ def choose_device(
 ) -> torch.device:
     """Where to solve: the device asked for, else where tensors live, else a GPU if worthwhile.
 
-    ``stays`` tells that the rows came as tensors, which are not moved off the CPU either.
+    ``stays``: the rows came as tensors, so they also stay on the CPU.
     """
     if device is not None:
         return device

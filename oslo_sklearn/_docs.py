@@ -40,7 +40,7 @@ dtype : {{"float32", "float64"}} or None, default=None
 _IGNORES_NEGATIVES = "This method ignores them."
 _USES_NEGATIVES = "This method uses them."
 
-# By the line of a docstring that they take the place of.
+# Texts by the line of a docstring that they replace.
 _TEXTS = {
     "@attributes\n": """\
 classes_ : ndarray of shape (n_classes,)

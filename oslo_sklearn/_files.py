@@ -23,10 +23,10 @@ def write_whole(path, write) -> Path:
 
 
 def write_together(files) -> list[Path]:
-    """The same for pairs of a path and its ``write``, all finished before the first is in place.
+    """The same for several pairs of a path and its ``write``: first write all, then replace all.
 
-    An exception or Ctrl-C does not part them: all are as before, or all are new. What a kill leaves
-    unfinished has a fixed name, under which the next writer begins anew.
+    After an exception or Ctrl-C, all files are old or all are new. A kill may leave unfinished
+    files; their names are fixed, so the next writer overwrites them.
     """
     paths = [Path(os.path.abspath(os.fspath(path))) for path, _ in files]
     unfinished = []  # open files, their names, and what they become
@@ -73,8 +73,7 @@ def _put_in_place(unfinished) -> None:
 def locked(path) -> Iterator[None]:
     """Keep other processes that lock the same file out; a kill releases the lock.
 
-    The file is made if need be, and removed if it is empty in the end. To replace or remove it is
-    the last thing to do under the lock.
+    The file is made if need be, and removed if it is empty in the end. Replace or remove it last.
     """
     if fcntl is None:
         yield
@@ -90,7 +89,7 @@ def locked(path) -> Iterator[None]:
 
 
 def _open_locked(name: Path):
-    """Open a file for writing that no other process has open so."""
+    """Open a file for writing, once no other process holds its lock."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while True:
         file = os.fdopen(os.open(name, flags, 0o666), "r+b")
@@ -131,7 +130,7 @@ def _is_there(file, name: Path) -> bool:
 
 
 def content_digest(*parts, size: int = 16) -> str:
-    """Hexadecimal digits, two for each of ``size`` bytes, that change with strings and buffers."""
+    """The hash of strings and buffers, as ``2 * size`` hexadecimal digits."""
     hasher = hashlib.blake2b(digest_size=size)
     for part in parts:
         hasher.update(part.encode() if isinstance(part, str) else part)

@@ -43,7 +43,7 @@ class Answer:
     """What a method says about rows, each with a leading axis of tasks.
 
     Of rows that are not in memory, these are lazy arrays of one task, without that axis.
-    ``labels`` is for methods whose probabilities round away what tells two classes apart.
+    Methods set ``labels`` where rounded probabilities cannot tell two classes apart.
     """
 
     proba: Tensor | None  # (B, n, K); None where it is left to `_infer`

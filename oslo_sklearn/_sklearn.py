@@ -19,19 +19,3 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 SHARE = Interval(Real, 0, 1, closed="neither")
 COUNT = Interval(Integral, 1, None, closed="left")
 COUNT_OR_ZERO = Interval(Integral, 0, None, closed="left")
-
-__all__ = [
-    "COUNT",
-    "COUNT_OR_ZERO",
-    "NOT_NEGATIVE",
-    "POSITIVE",
-    "SHARE",
-    "HasMethods",
-    "Interval",
-    "StrOptions",
-    "convert_to_numpy",
-    "fit_context",
-    "get_output_config",
-    "safe_indexing",
-    "validate_parameter_constraints",
-]

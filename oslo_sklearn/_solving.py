@@ -149,7 +149,7 @@ class TaskSolver:
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
         tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
-            # No name for what a tile gives, which would keep it until the next one is done.
+            # Without a name, a tile's answer is freed before the next one is computed.
             found = [
                 keep(self._infer(state, self._prepare(tile, state["center"])).settle_ties())
                 for tile in tiles
@@ -161,7 +161,7 @@ class TaskSolver:
 
 @contextmanager
 def _no_breakdown(estimator, rows: list[Tensor]):
-    """Say what numbers were too much for the method, in place of NaN and NumPy's warnings."""
+    """Raise one error that names the numbers at fault, in place of NaN and NumPy's warnings."""
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             yield

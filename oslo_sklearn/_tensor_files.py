@@ -8,7 +8,7 @@ from ._optional import require
 
 
 def save_tensors(content, file) -> None:
-    """As ``torch.save``, which may turn Ctrl-C into an error of its own as it closes the file."""
+    """``torch.save``, but Ctrl-C stays Ctrl-C: closing a file, torch may raise another error."""
     import torch
 
     try:

@@ -20,32 +20,6 @@ else:  # optional, and heavy to load
         return lambda decorator: decorator
 
 
-__all__ = [
-    "Array",
-    "Axes",
-    "Center",
-    "Class",
-    "DType",
-    "DataFrame",
-    "Device",
-    "Estimator",
-    "Estimators",
-    "Label",
-    "Labels",
-    "Lazy",
-    "Measured",
-    "Method",
-    "PathLike",
-    "RandomState",
-    "RowsLike",
-    "Self",
-    "Split",
-    "Threshold",
-    "Vector",
-    "dataclass_transform",
-]
-
-
 class SupportsArray(Protocol):
     """A NumPy array, a tensor, a frame or series of pandas or polars, a Dask collection."""
 

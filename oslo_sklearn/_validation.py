@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ._devices import enough_threads
+from ._outlier_label import check_label_kind
 from ._sklearn import safe_indexing
-from ._threshold import check_label_kind
 from .solvers.geometry import as_tensor, extremes
 
 _PIPELINE_HINT = (
@@ -70,7 +70,7 @@ def _check_array(X, name: str, estimator) -> torch.Tensor:
 
 
 def _keep_precision(X):
-    """What check_array would make float64 of, though float32 holds it."""
+    """Narrow floats as float32: check_array would make them float64."""
     array = X
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a pandas or polars frame
         array = X.to_numpy()

@@ -18,10 +18,10 @@ from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype, enough_threads
 from ._docs import shared_docs
 from ._open_set import OpenSetClassifier
+from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
-from ._threshold import check_outlier_label, mark_outliers
 from ._typing import (
     Array,
     Center,

@@ -144,17 +144,16 @@ class OSLO(FewShotOpenSetClassifier):
         return OSLOModel(lambda_z, lambda_xi, self.likelihood, bool(self.inlierness))
 
     def _on_model(self, rows, origin):
-        """Rows as the likelihood takes them.
+        """Rows as the likelihood takes them: directions, or places relative to the origin.
 
-        The cosine reads directions only. The Gaussian's squares would cancel out far from the
-        origin, so that it is moved among the support.
+        The origin is the support's mean: far from it, the Gaussian's squares would cancel out.
         """
         if self.likelihood == "gaussian":
             return rows - origin[:, None]
         return rows if self.normalize else unit_rows(rows)
 
     def _start(self, task):
-        """Means of rows that keep their lengths are not those of the rows the solver sees."""
+        """Where prototypes start, if not at the means of the rows that the solver sees."""
         if self.likelihood == "gaussian" or self.normalize:
             return None
         # Only directions matter, and squares of rows as they are might over- or underflow.

@@ -32,7 +32,7 @@ OF_GRAM = ["tests/solvers/test_adaptive_gram.py", "tests/evaluation/test_solve.p
 # What pytest runs to notice what is wrong in a module; fast tests first.
 TESTS = {
     "oslo_sklearn/base.py": ["tests/test_base.py", *OF_METHODS],
-    "oslo_sklearn/_threshold.py": ["tests/test_decision.py", "tests/test_bad_input.py"],
+    "oslo_sklearn/_outlier_label.py": ["tests/test_decision.py", "tests/test_bad_input.py"],
     "oslo_sklearn/_decision.py": ["tests/test_decision.py"],
     "oslo_sklearn/evaluation/_cache.py": ["tests/evaluation/test_cache.py", "-k", "not killed_at"],
     "oslo_sklearn/metrics/_classification.py": ["tests/metrics/test_classification.py"],

@@ -26,7 +26,7 @@ LAYERS = (
         "_progress",
         "_devices",
         "_decision",
-        "_threshold",
+        "_outlier_label",
         "_sklearn",
     },
     {"exceptions", "_array_api"},

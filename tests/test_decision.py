@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from oslo_sklearn import OSLO, all_estimators
 from oslo_sklearn._decision import Contamination, CountedScores, Otsu, Scores, Zero, _between
-from oslo_sklearn._threshold import check_label_kind, mark_outliers
+from oslo_sklearn._outlier_label import check_label_kind, mark_outliers
 from oslo_sklearn.base import FewShotOpenSetClassifier
 
 SCORES = arrays(np.float64, st.integers(2, 40), elements=st.floats(-50, 50, width=16))

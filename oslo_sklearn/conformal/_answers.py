@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import as_numpy, in_arrays_of_X, place_of
+from .._outlier_label import check_outlier_label, mark_outliers
 from .._results import Transduction
-from .._threshold import check_outlier_label, mark_outliers
 from .._typing import Array, RowsLike
 from .._wrapped import WrappingClassifier, score_rows
 from ._folds import Fold, Task, solve_folds

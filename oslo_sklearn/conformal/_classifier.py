@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from .._array_api import without_dispatch
+from .._outlier_label import check_outlier_label
 from .._sklearn import HasMethods, Interval, StrOptions
-from .._threshold import check_outlier_label
 from .._typing import Array, Estimator, Label, Labels, PathLike, RandomState, RowsLike, Self, Split
 from .._validation import check_labels, check_rows, count_rows
 from .._wrapped import INPUT_ATTRIBUTES, fit_whole, make_estimator

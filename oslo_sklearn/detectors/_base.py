@@ -67,7 +67,7 @@ class DetectorBase(FewShotOpenSetClassifier):
             classifier = clone(self.classifier)
             data = [as_array(task.support[i]), task.labels[i].cpu().numpy()]
             if own:
-                # The labels are class indices by now, which it may not be of the kind of.
+                # Labels are class indices here: an outlier label may be of another type.
                 classifier.set_params(outlier_label=None)
                 if classifier._needs_query():
                     data.append(as_array(task.query[i]))

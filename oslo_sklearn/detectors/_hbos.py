@@ -72,8 +72,8 @@ class HBOSDetector(ObjectDetector):
         "tol": [SHARE],
     }
 
-    # Values one rounding apart in double precision leave no room for bins between them; in single
-    # precision they are equal, and those that are not leave room.
+    # In double precision, values one rounding apart leave no room for bins between them. Single
+    # precision makes them equal.
 
     def _fit_detector(self, task):
         settings = int(self.n_bins), float(self.alpha), float(self.tol)

@@ -82,7 +82,7 @@ def _score(estimator, X, y, names) -> dict[str, float]:
 def _is_support(estimator, rows) -> bool:
     """Whether these are the rows it was fitted on: a search that also wants training scores.
 
-    They never hold outliers, so that a warning for each fold would say nothing new.
+    They never hold outliers, so a warning for each fold would say nothing new.
     """
     support = getattr(estimator, "_support", None)
     return support is not None and np.array_equal(support[0], np.asarray(as_numpy(rows)))

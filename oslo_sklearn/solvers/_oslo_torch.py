@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 def floors(dtype: torch.dtype) -> tuple[float, float]:
-    """Below which rounding may show: squared length of rows, length of prototypes."""
+    """Squared length of rows and length of prototypes below which rounding may show."""
     eps = torch.finfo(dtype).eps
     return 1e5 * eps, (3e3 * eps) ** 0.5
 
