@@ -6,6 +6,7 @@ import numbers
 from dataclasses import KW_ONLY, field
 
 from .._sklearn import COUNT_OR_ZERO, POSITIVE, Interval
+from .._typing import Center
 from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
 from ..solvers.geometry import unit_rows
 from ..solvers.scores import msp_score
@@ -80,8 +81,8 @@ class PTMAP(FewShotOpenSetClassifier):
     _: KW_ONLY
     max_iter: int = 10
     power: float = 0.5
-    # The chain of features is the method's own.
-    center: None = field(default=None, init=False)
+    # No parameters: the chain of features is the method's own.
+    center: Center = field(default="task", init=False)
     normalize: bool = field(default=True, init=False)
 
     _transductive = True
