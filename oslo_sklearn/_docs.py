@@ -40,9 +40,11 @@ dtype : {{"float32", "float64"}} or None, default=None
 _IGNORES_NEGATIVES = "This method ignores them."
 _USES_NEGATIVES = "This method uses them."
 
-# Texts by the line of a docstring that they replace.
+# Texts by the line of a docstring that they replace. Some begin a section.
 _TEXTS = {
     "@attributes\n": """\
+Attributes
+----------
 classes_ : ndarray of shape (n_classes,)
     The known classes.
 n_features_in_ : int
@@ -81,6 +83,10 @@ learning_rate : float, default={learning_rate}
 max_iter : int, default={max_iter}
     Number of steps.
 """,
+    "@losses\n": """\
+objective_ : ndarray of shape (max_iter,)
+    The loss after each step.
+""",
     "@entropies\n": """\
 marginal_weight : float, default=1.0
     Weight of the marginal entropy, :math:`\\lambda_m`.
@@ -97,6 +103,8 @@ training_curve_ : ndarray of shape (n_checks, 4)
 """,
     # Examples: two known classes, and a query with a third one.
     "@task\n": """\
+Examples
+--------
 >>> import numpy as np
 >>> from oslo_sklearn import {name}
 >>> rng = np.random.default_rng(0)
@@ -106,6 +114,8 @@ training_curve_ : ndarray of shape (n_checks, 4)
 """,
     # Many labelled rows, and a query whose first row is far from them.
     "@far_row\n": """\
+Examples
+--------
 >>> import numpy as np
 >>> from oslo_sklearn import {name}
 >>> rng = np.random.default_rng(0)
@@ -114,6 +124,8 @@ training_curve_ : ndarray of shape (n_checks, 4)
 """,
     # Base classes to train on, and one row of each of three others.
     "@base_task\n": """\
+Examples
+--------
 >>> import numpy as np
 >>> from oslo_sklearn import {name}
 >>> rng = np.random.default_rng(0)
@@ -131,6 +143,9 @@ def shared_docs(cls: Class) -> Class:
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     doc = inspect.cleandoc(cls.__doc__).replace("@parameters\n", _parameters(cls, defaults))
+    # A docstring may write the heading of such a section itself.
+    for heading in ("Attributes\n----------\n", "Examples\n--------\n"):
+        doc = doc.replace(f"{heading}@", "@")
     for line, text in _TEXTS.items():
         if line in doc:
             doc = doc.replace(line, text.format(name=cls.__name__, **defaults))

@@ -77,8 +77,6 @@ class OSLO(FewShotOpenSetClassifier):
         reported.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The last prototypes.
@@ -108,8 +106,6 @@ class OSLO(FewShotOpenSetClassifier):
     Boudiaf, Bennequin, Tami, Toubhans, Piantanida, Hudelot, Ben Ayed: *Open-Set Likelihood
     Maximization for Few-Shot Learning*, CVPR 2023.
 
-    Examples
-    --------
     @task
     >>> oslo = OSLO(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> oslo.predict(query_X)

@@ -27,13 +27,10 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     @adam
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The last prototypes. Only their directions matter.
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
 
     Notes
     -----
@@ -46,8 +43,6 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     ----------
     Chen, Liu, Kira, Wang, Huang: *A Closer Look at Few-Shot Classification*, ICLR 2019.
 
-    Examples
-    --------
     @task
     >>> classifier = BaselinePlusPlus().fit(support_X, ["cat", "dog"])
     >>> classifier.predict(query_X[:10])

@@ -31,8 +31,6 @@ class BDCSPN(SimpleShot):
         The factor T of the cosines. Labels do not depend on it.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The rectified prototypes.
@@ -46,8 +44,6 @@ class BDCSPN(SimpleShot):
     ----------
     Liu, Song, Qin: *Prototype Rectification for Few-Shot Learning*, ECCV 2020.
 
-    Examples
-    --------
     @task
     >>> bdcspn = BDCSPN().fit(support_X, ["cat", "dog"], query_X)
     >>> bdcspn.predict(query_X[:10])

@@ -58,13 +58,10 @@ class EOL(PrototypeDescentClassifier):
     @adam
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The refined prototypes. Only their directions matter.
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
     inlierness_ : ndarray of shape (n_query,)
         :math:`\pi`; the score is :math:`1 - \pi`.
 
@@ -83,8 +80,6 @@ class EOL(PrototypeDescentClassifier):
     Ochal, Patacchiola, Boudiaf, Wang: *EOL: Transductive Few-Shot Open-Set Recognition by
     Enhancing Outlier Logits*, arXiv:2408.02052, 2024.
 
-    Examples
-    --------
     @task
     >>> eol = EOL(outlier_share=1 / 3, contamination=1 / 3, outlier_label="new")
     >>> eol.fit(support_X, ["cat", "dog"], query_X).predict(query_X)

@@ -90,8 +90,6 @@ class FEAT(AttentionClassifier):
         The divisor T of squared distances, in training and afterwards.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
@@ -112,8 +110,6 @@ class FEAT(AttentionClassifier):
     Ye, Hu, Zhan, Sha: *Few-Shot Learning via Embedding Adaptation with Set-to-Set Functions*,
     CVPR 2020.
 
-    Examples
-    --------
     @base_task
     >>> feat = FEAT().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
     >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])

@@ -37,8 +37,6 @@ class LaplacianShot(FewShotOpenSetClassifier):
         Stop when the relative change of the energy is at most this.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The rectified prototypes.
@@ -60,8 +58,6 @@ class LaplacianShot(FewShotOpenSetClassifier):
     ----------
     Ziko, Dolz, Granger, Ben Ayed: *Laplacian Regularized Few-Shot Learning*, ICML 2020.
 
-    Examples
-    --------
     @task
     >>> laplacian = LaplacianShot().fit(support_X, ["cat", "dog"], query_X)
     >>> laplacian.predict(query_X[:10])

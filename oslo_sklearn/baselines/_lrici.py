@@ -40,8 +40,6 @@ class LRICI(FewShotOpenSetClassifier):
         Rows of each predicted class that are taken in a round.
     @parameters
 
-    Attributes
-    ----------
     @attributes
 
     Notes
@@ -56,8 +54,6 @@ class LRICI(FewShotOpenSetClassifier):
     ----------
     Wang, Xu, Liu, Zhang, Fu: *Instance Credibility Inference for Few-Shot Learning*, CVPR 2020.
 
-    Examples
-    --------
     @task
     >>> lrici = LRICI().fit(support_X, ["cat", "dog"], query_X)
     >>> lrici.predict(query_X[:10])

@@ -46,8 +46,6 @@ class OpenMax(FewShotOpenSetClassifier):
         Scale of the activations, T; not used without tails.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
@@ -73,8 +71,6 @@ class OpenMax(FewShotOpenSetClassifier):
     ----------
     Bendale, Boult: *Towards Open Set Deep Networks*, CVPR 2016.
 
-    Examples
-    --------
     @task
     >>> openmax = OpenMax(outlier_label="new", contamination=1 / 3)
     >>> openmax.fit(support_X, ["cat", "dog"], query_X).predict(query_X)

@@ -38,13 +38,10 @@ class OSTIM(TIM):
     @entropies
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The last prototypes, relative to ``center_``; only their directions matter.
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
     inlierness_ : ndarray of shape (n_query,)
         Probability of not being an outlier, :math:`1 - p_{i,K+1}`.
 
@@ -60,8 +57,6 @@ class OSTIM(TIM):
     Boudiaf, Bennequin, Tami, Hudelot, Toubhans, Piantanida, Ben Ayed: *Model-Agnostic Few-Shot
     Open-Set Recognition*, arXiv:2206.09236, 2022.
 
-    Examples
-    --------
     @task
     >>> ostim = OSTIM(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> ostim.predict(query_X)

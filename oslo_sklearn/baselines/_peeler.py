@@ -46,8 +46,6 @@ class PEELER(EpisodicClassifier):
         The outlier score: the smallest distance, or minus the largest probability.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
@@ -65,8 +63,6 @@ class PEELER(EpisodicClassifier):
     Liu, Kang, Li, Hua, Vasconcelos: *Few-Shot Open-Set Recognition using Meta-Learning*, CVPR
     2020.
 
-    Examples
-    --------
     @base_task
     >>> peeler = PEELER().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
     >>> peeler.fit(X[support], y[support]).predict(X[[701, 721, 741]])

@@ -43,11 +43,8 @@ class PROSER(FewShotOpenSetClassifier):
         Draws the start of the head.
     @parameters
 
-    Attributes
-    ----------
     @attributes
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
 
     Notes
     -----
@@ -60,8 +57,6 @@ class PROSER(FewShotOpenSetClassifier):
     ----------
     Zhou, Ye, Zhan: *Learning Placeholders for Open-Set Recognition*, CVPR 2021.
 
-    Examples
-    --------
     @task
     >>> proser = PROSER(learning_rate=0.05, random_state=0).fit(support_X, ["cat", "dog"])
     >>> proser.predict(query_X[:10])

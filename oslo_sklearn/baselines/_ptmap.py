@@ -44,8 +44,6 @@ class PTMAP(FewShotOpenSetClassifier):
         Exponent of the power transform, :math:`\beta`.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The last prototypes, among transformed and centred rows. ``center_`` is a mean of
@@ -67,8 +65,6 @@ class PTMAP(FewShotOpenSetClassifier):
     Hu, Gripon, Pateux: *Leveraging the Feature Distribution in Transfer-based Few-Shot
     Learning*, ICANN 2021.
 
-    Examples
-    --------
     @task
     >>> ptmap = PTMAP().fit(support_X, ["cat", "dog"], query_X)
     >>> ptmap.predict(query_X[:10])

@@ -44,11 +44,8 @@ class RPL(FewShotOpenSetClassifier):
         Draws the start of the points.
     @parameters
 
-    Attributes
-    ----------
     @attributes
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
 
     Notes
     -----
@@ -63,8 +60,6 @@ class RPL(FewShotOpenSetClassifier):
     Chen, Qiao, Shi, Peng, Li, Huang, Pu, Tian: *Learning Open Set Network with Discriminative
     Reciprocal Points*, ECCV 2020.
 
-    Examples
-    --------
     @task
     >>> rpl = RPL(learning_rate=0.01, random_state=0).fit(support_X, ["cat", "dog"])
     >>> rpl.predict(query_X[:10])

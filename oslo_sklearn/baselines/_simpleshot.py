@@ -24,8 +24,6 @@ class SimpleShot(FewShotOpenSetClassifier):
         The factor T of the cosines. Labels do not depend on it.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
@@ -39,8 +37,6 @@ class SimpleShot(FewShotOpenSetClassifier):
     Wang, Chao, Weinberger, van der Maaten: *SimpleShot: Revisiting Nearest-Neighbor
     Classification for Few-Shot Learning*, arXiv:1911.04623, 2019.
 
-    Examples
-    --------
     @task
     >>> simple = SimpleShot().fit(support_X, ["cat", "dog"])
     >>> simple.predict(query_X[:10])

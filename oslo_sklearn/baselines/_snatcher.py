@@ -36,8 +36,6 @@ class SnatcherF(AttentionClassifier):
         What squared distances are divided by to give logits, in training and after it.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The adapted class means.
@@ -52,8 +50,6 @@ class SnatcherF(AttentionClassifier):
     ----------
     Jeong, Choi, Kim: *Few-shot Open-set Recognition by Transformation Consistency*, CVPR 2021.
 
-    Examples
-    --------
     @base_task
     >>> snatcher = SnatcherF()
     >>> _ = snatcher.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)

@@ -44,8 +44,6 @@ class TANE(EpisodicClassifier):
         head that :meth:`fit_base` trains. ``"untrained"``: the negative prototype is zero.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
@@ -63,8 +61,6 @@ class TANE(EpisodicClassifier):
     Huang, Ma, Han, Chang: *Task-Adaptive Negative Envision for Few-Shot Open-Set Recognition*,
     CVPR 2022.
 
-    Examples
-    --------
     @base_task
     >>> tane = TANE().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
     >>> tane.fit(X[support], y[support]).predict(X[[701, 721, 741]])

@@ -35,13 +35,10 @@ class TIM(PrototypeDescentClassifier):
     @entropies
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The last prototypes. Only their directions matter.
-    objective_ : ndarray of shape (max_iter,)
-        The loss after each step.
+    @losses
 
     Notes
     -----
@@ -53,8 +50,6 @@ class TIM(PrototypeDescentClassifier):
     Boudiaf, Masud, Rony, Dolz, Piantanida, Ben Ayed: *Transductive Information Maximization for
     Few-Shot Learning*, NeurIPS 2020.
 
-    Examples
-    --------
     @task
     >>> tim = TIM().fit(support_X, ["cat", "dog"], query_X)
     >>> tim.predict(query_X[:10])

@@ -69,8 +69,6 @@ class COPODDetector(DetectorBase):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 

@@ -56,8 +56,6 @@ class OutlierDetector(ObjectDetector):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 

@@ -37,8 +37,6 @@ class HBOSDetector(ObjectDetector):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 
@@ -52,8 +50,6 @@ class HBOSDetector(ObjectDetector):
     Goldstein, Dengel: *Histogram-based Outlier Score (HBOS): A fast unsupervised anomaly detection
     algorithm*, KI 2012.
 
-    Examples
-    --------
     @far_row
     >>> hbos = HBOSDetector(normalize=False).fit(support_X, [0, 1] * 10)
     >>> hbos.score_samples(query_X).argmax()

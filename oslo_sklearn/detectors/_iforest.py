@@ -44,8 +44,6 @@ class IForestDetector(ObjectDetector):
         Seed of the trees.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 
@@ -59,8 +57,6 @@ class IForestDetector(ObjectDetector):
     ----------
     Liu, Ting, Zhou: *Isolation Forest*, ICDM 2008.
 
-    Examples
-    --------
     @far_row
     >>> forest = IForestDetector(normalize=False, random_state=0).fit(support_X, [0, 1] * 10)
     >>> forest.score_samples(query_X).argmax()

@@ -38,8 +38,6 @@ class KNNDetector(DetectorBase):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 
@@ -53,8 +51,6 @@ class KNNDetector(DetectorBase):
     Ramaswamy, Rastogi, Shim: *Efficient algorithms for mining outliers from large data sets*,
     SIGMOD 2000.
 
-    Examples
-    --------
     @task
     >>> knn = KNNDetector(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> knn.predict(query_X)
@@ -97,8 +93,6 @@ class StrongBaseline(KNNDetector):
         k. If it is larger than the number of support rows, it is reduced, with a warning.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     prototypes_ : ndarray of shape (n_classes, n_features)
         The class means.
@@ -112,8 +106,6 @@ class StrongBaseline(KNNDetector):
     Boudiaf, Bennequin, Tami, Toubhans, Piantanida, Hudelot, Ben Ayed: *Open-Set Likelihood
     Maximization for Few-Shot Learning*, CVPR 2023.
 
-    Examples
-    --------
     @task
     >>> baseline = StrongBaseline().fit(support_X, ["cat", "dog"])
     >>> baseline.transduce(query_X).is_outlier

@@ -45,8 +45,6 @@ class OCSVMDetector(ObjectDetector):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 

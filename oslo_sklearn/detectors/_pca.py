@@ -43,8 +43,6 @@ class PCADetector(ObjectDetector):
     @classifier
     @parameters
 
-    Attributes
-    ----------
     @attributes
     @class_means
 
@@ -60,8 +58,6 @@ class PCADetector(ObjectDetector):
     Shyu, Chen, Sarinnapakorn, Chang: *A novel anomaly detection scheme based on principal
     component classifier*, ICDM 2003.
 
-    Examples
-    --------
     @far_row
     >>> pca = PCADetector(normalize=False).fit(support_X, [0, 1] * 10)
     >>> pca.score_samples(query_X).argmax()
