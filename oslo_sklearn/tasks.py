@@ -220,10 +220,6 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         return self.n_way if self.n_present is None else self.n_present
 
     @property
-    def _n_known(self):
-        return self._n_occurring * self.n_query
-
-    @property
     def _n_outliers_per_class(self):
         return self.n_query if self.n_open_query is None else self.n_open_query
 
@@ -324,7 +320,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         n_occurring = self._n_occurring
         least = 0 if self.n_present is None else 1
         shares = rng.dirichlet(np.full(n_occurring, float(self.dirichlet)), len(capacities))
-        left = self._n_known - least * n_occurring
+        left = (self.n_query - least) * n_occurring
         return least + _apportion(shares, left, capacities[:, :n_occurring] - least)
 
 

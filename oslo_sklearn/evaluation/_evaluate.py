@@ -114,7 +114,11 @@ def evaluate(
     pool = LabelledPool(X, y)
     seed = getattr(split, "random_state", None)
     kept = cache if curves is None else curves
-    if kept is not None and hasattr(split, "random_state") and not _is_integer(seed):
+    if (
+        kept is not None
+        and hasattr(split, "random_state")
+        and not isinstance(seed, numbers.Integral)
+    ):
         raise ValueError(
             f"cache={str(kept)!r} needs tasks that can be drawn again: give split an integer "
             f"random_state, not {seed!r}."
@@ -167,10 +171,6 @@ def evaluate(
     }
     values = zip(columns, table.reshape(-1, table.shape[-1]).T, strict=True)
     return pandas.DataFrame({**keys, **dict(values)})
-
-
-def _is_integer(seed) -> bool:
-    return isinstance(seed, numbers.Integral)
 
 
 def _name_methods(estimators) -> dict:

@@ -62,11 +62,6 @@ def check_head_is_parameter(estimator) -> None:
                 )
 
 
-def is_batched(estimator) -> bool:
-    """Whether the method solves many tasks in one call."""
-    return isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched
-
-
 def most_gathered(X: torch.Tensor, n_rows: int) -> int:
     """How many tasks of this many rows are gathered at once, so that memory is bounded."""
     row_bytes = X.shape[1] * X.element_size()
@@ -152,7 +147,7 @@ def solve_all(
     if is_done is None:
         is_done = np.zeros(len(tasks), dtype=bool)
     estimator, pool = _transform_once(estimator, pool)
-    if not is_batched(estimator):
+    if not (isinstance(estimator, FewShotOpenSetClassifier) and estimator._batched):
         (left,) = np.nonzero(~is_done)
         numbered = cut_tasks(tasks, pool, lambda n_rows: len(tasks))
         yield from _solve_singly(estimator, pool, numbered, left, n_jobs, decisions)

@@ -29,7 +29,7 @@ def curves_of(answers: TaskAnswers, name: str) -> np.ndarray:
     """Ordinates on the grid of each task's curve, (n_tasks, len(GRID))."""
     points, _ = CURVES[name]
     tasks = zip(answers.known < 0, answers.is_right, answers.scores, strict=True)
-    return np.array([_at_grid(*points(*task)) for task in tasks]).reshape(-1, len(GRID))
+    return np.array([np.interp(GRID, *points(*task)) for task in tasks]).reshape(-1, len(GRID))
 
 
 def _rates(counts_x, counts_y, order, n_y=None):
@@ -40,8 +40,3 @@ def _rates(counts_x, counts_y, order, n_y=None):
     x = np.cumsum(counts_x[place])[ends] / max(n_x, 1)
     y = np.cumsum(counts_y[place])[ends] / max(n_y, 1)
     return np.r_[0.0, x], np.r_[0.0, y]
-
-
-def _at_grid(x, y):
-    """Ordinates on the common grid; where the curve rises upright, its top."""
-    return np.interp(GRID, x, y)

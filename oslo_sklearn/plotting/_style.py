@@ -30,14 +30,6 @@ def styles(names) -> dict:
     return dict(zip(names, looks, strict=True))
 
 
-def new_axes(ax=None, *, figsize=(6.0, 4.0), **subplot):
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    pyplot = require("matplotlib.pyplot", "plots")
-    return pyplot.figure(figsize=figsize, layout="constrained").add_subplot(**subplot)
-
-
 def legend_beside(ax, **options):
     """A legend at the right of the axes, where it covers nothing."""
     ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, **options)
@@ -107,7 +99,10 @@ class Display:
         display : object
             Itself, with ``ax_`` and ``figure_``.
         """
-        ax = new_axes(ax, figsize=self._figsize, **self._subplot)
+        if ax is None:
+            new_figure = require("matplotlib.pyplot", "plots").figure
+            figure = new_figure(figsize=self._figsize, layout="constrained")
+            ax = figure.add_subplot(**self._subplot)
         self._draw(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self

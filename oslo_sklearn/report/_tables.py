@@ -158,21 +158,15 @@ def summary_tables(
     tables = []
     for values, part in _sections(summary, by):
         methods, metrics = part["method"].unique().tolist(), part["metric"].unique().tolist()
-        mean, half_width = (
-            100 * part.pivot(index="method", columns="metric", values=name).loc[methods, metrics]
+        found = [
+            part.pivot(index="method", columns="metric", values=name).loc[methods, metrics]
             for name in ("mean", "half_width")
+        ]
+        titles, lower = (
+            [title_of(name) for name in metrics],
+            [sign_of(name) < 0 for name in metrics],
         )
-        tables.append(
-            ResultTable(
-                _title(by, values),
-                methods,
-                [title_of(name) for name in metrics],
-                mean.to_numpy(),
-                half_width.to_numpy(),
-                None if group_of is None else [group_of(method) for method in methods],
-                [sign_of(name) < 0 for name in metrics],
-            )
-        )
+        tables.append(_of_methods(_title(by, values), titles, *found, group_of, lower))
     return tables
 
 
@@ -203,27 +197,22 @@ def sweep_tables(
     for values, part in _sections(rows, by):
         methods = part["method"].unique().tolist()
         order = part[x].unique().tolist()
+        name = str(part["varied"].iloc[0]) if x == "value" and "varied" in part else x
+        columns = [f"{name.replace('_', ' ')} {value:g}" for value in order]
         for metric in metrics:
-            mean, half_width = (
-                found.unstack(x).loc[methods, order].to_numpy()
-                for found in mean_and_half_width(part.groupby(["method", x], sort=False)[metric])
-            )
+            groups = part.groupby(["method", x], sort=False)[metric]
+            found = [each.unstack(x).loc[methods, order] for each in mean_and_half_width(groups)]
             title = ", ".join(filter(None, [title_of(metric), _title(by, values)]))
-            name = str(part["varied"].iloc[0]) if x == "value" and "varied" in part else x
-            columns = [f"{name.replace('_', ' ')} {value:g}" for value in order]
-            groups = None if group_of is None else [group_of(method) for method in methods]
-            tables.append(
-                ResultTable(
-                    title,
-                    methods,
-                    columns,
-                    100 * mean,
-                    100 * half_width,
-                    groups,
-                    sign_of(metric) < 0,
-                )
-            )
+            tables.append(_of_methods(title, columns, *found, group_of, sign_of(metric) < 0))
     return tables
+
+
+def _of_methods(title, columns, mean, half_width, group_of, lower_is_better) -> ResultTable:
+    """A table in percent, out of frames with a row for each method."""
+    methods = mean.index.tolist()
+    numbers = 100 * mean.to_numpy(), 100 * half_width.to_numpy()
+    groups = None if group_of is None else [group_of(method) for method in methods]
+    return ResultTable(title, methods, columns, *numbers, groups, lower_is_better)
 
 
 def pile_tables(rows: DataFrame) -> list[ResultTable]:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import squared_distances
+from .geometry import pick_rows, squared_distances
 
 # Entries of the largest intermediate tensor of a SnaTCHer score (64 MB in single precision).
 _MOST_ENTRIES = 2**24
@@ -68,8 +68,7 @@ def replacement_change(
     logits, so that prototypes and rows are projected only once, not once for each other.
     """
     if weights is None:
-        chosen = prototypes.gather(-2, _along_features(nearest, prototypes))
-        return (rows - chosen).square().sum(-1)
+        return (rows - pick_rows(prototypes, nearest)).square().sum(-1)
     n_tasks, n_classes, n_features = prototypes.shape
     n_rows = max(1, _MOST_ENTRIES // (n_classes * max(n_classes, n_features)))
     step = max(1, n_rows // max(1, rows.shape[1]))
@@ -134,7 +133,3 @@ def start_attention(rows: Tensor, temperature: float, generator: torch.Generator
 
 def _layer_norm(x: Tensor, weights: SetAttention) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], weights.gain, weights.bias)
-
-
-def _along_features(index: Tensor, like: Tensor) -> Tensor:
-    return index[..., None].expand(-1, -1, like.shape[-1])

@@ -206,6 +206,11 @@ def one_hot(labels: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:
     return (labels[..., None] == torch.arange(n_classes, device=labels.device)).to(dtype)
 
 
+def pick_rows(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows ``(B, m, d)`` at an index ``(B, n)`` of each task, ``(B, n, d)``."""
+    return rows.gather(1, index[..., None].expand(-1, -1, rows.shape[-1]))
+
+
 def only_classes(support, labels):
     """Support ``(..., s, d)`` and labels ``(..., s)`` of one task without its known negatives."""
     is_class = labels.reshape(-1) >= 0

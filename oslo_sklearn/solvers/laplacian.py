@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .geometry import euclidean_distances
+from .geometry import euclidean_distances, pick_rows
 
 # Entries of a block of pairwise distances.
 _BLOCK = 2**24
@@ -56,8 +56,7 @@ def nearest_rows(rows: Tensor, among: Tensor, n_neighbors: int, drop_self: bool)
 
 
 def _sum_over(neighbors: Tensor, y: Tensor) -> Tensor:
-    index = neighbors.flatten(1)[..., None].expand(-1, -1, y.shape[-1])
-    return y.gather(1, index).unflatten(1, neighbors.shape[1:]).sum(-2)
+    return pick_rows(y, neighbors.flatten(1)).unflatten(1, neighbors.shape[1:]).sum(-2)
 
 
 def solve_laplacian(
@@ -123,7 +122,7 @@ def replay_laplacian(
     candidates = nearest_rows(rows, query, n_candidates, drop_self=False)
     distances = torch.stack(
         [
-            torch.linalg.vector_norm(rows - _pick(query, index), dim=-1)
+            torch.linalg.vector_norm(rows - pick_rows(query, index), dim=-1)
             for index in candidates.mT.unbind(1)
         ],
         -1,
@@ -131,13 +130,8 @@ def replay_laplacian(
     order = torch.sort(distances, dim=-1, stable=True).indices
     nearest = candidates.gather(-1, order)
     first = nearest[..., 0]
-    length = torch.linalg.vector_norm(_pick(query, first), dim=-1)
+    length = torch.linalg.vector_norm(pick_rows(query, first), dim=-1)
     is_stored = distances.amin(-1) <= _SAME_ROW * length
     pairwise = weight * _sum_over(nearest[..., :n_neighbors], y_before)
     fresh = torch.log_softmax(pairwise - euclidean_distances(rows, prototypes).square(), -1)
-    return torch.where(is_stored[..., None], _pick(log_y, first), fresh)
-
-
-def _pick(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows ``(B, m, d)`` at an index ``(B, n)`` of each task."""
-    return rows.gather(1, index[..., None].expand(-1, -1, rows.shape[-1]))
+    return torch.where(is_stored[..., None], pick_rows(log_y, first), fresh)
