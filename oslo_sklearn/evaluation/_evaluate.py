@@ -114,11 +114,8 @@ def evaluate(
     pool = LabelledPool(X, y)
     seed = getattr(split, "random_state", None)
     kept = cache if curves is None else curves
-    if (
-        kept is not None
-        and hasattr(split, "random_state")
-        and not isinstance(seed, numbers.Integral)
-    ):
+    is_random = hasattr(split, "random_state") and not isinstance(seed, numbers.Integral)
+    if kept is not None and is_random:
         raise ValueError(
             f"cache={str(kept)!r} needs tasks that can be drawn again: give split an integer "
             f"random_state, not {seed!r}."

@@ -162,11 +162,8 @@ def summary_tables(
             part.pivot(index="method", columns="metric", values=name).loc[methods, metrics]
             for name in ("mean", "half_width")
         ]
-        titles, lower = (
-            [title_of(name) for name in metrics],
-            [sign_of(name) < 0 for name in metrics],
-        )
-        tables.append(_of_methods(_title(by, values), titles, *found, group_of, lower))
+        columns, lower = map(title_of, metrics), [sign_of(name) < 0 for name in metrics]
+        tables.append(_of_methods(_title(by, values), [*columns], found, group_of, lower))
     return tables
 
 
@@ -203,15 +200,16 @@ def sweep_tables(
             groups = part.groupby(["method", x], sort=False)[metric]
             found = [each.unstack(x).loc[methods, order] for each in mean_and_half_width(groups)]
             title = ", ".join(filter(None, [title_of(metric), _title(by, values)]))
-            tables.append(_of_methods(title, columns, *found, group_of, sign_of(metric) < 0))
+            tables.append(_of_methods(title, columns, found, group_of, sign_of(metric) < 0))
     return tables
 
 
-def _of_methods(title, columns, mean, half_width, group_of, lower_is_better) -> ResultTable:
-    """A table in percent, out of frames with a row for each method."""
+def _of_methods(title, columns, found, group_of, lower_is_better) -> ResultTable:
+    """A table in percent, out of frames of means and half-widths with a row for each method."""
+    mean, half_width = found
     methods = mean.index.tolist()
-    numbers = 100 * mean.to_numpy(), 100 * half_width.to_numpy()
     groups = None if group_of is None else [group_of(method) for method in methods]
+    numbers = 100 * mean.to_numpy(), 100 * half_width.to_numpy()
     return ResultTable(title, methods, columns, *numbers, groups, lower_is_better)
 
 
