@@ -216,21 +216,16 @@ def _read_safetensors(path: Path, names: tuple) -> dict:
             metadata = file.metadata() or {}
     except Exception as error:  # crafted files raise nearly anything
         raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error
-    fields = {
-        name: (tensor.float() if _is_half(tensor) else tensor).numpy()
-        for name, tensor in tensors.items()
-    }
+    fields = {}
+    for name, tensor in tensors.items():
+        is_half = tensor.is_floating_point() and tensor.dtype.itemsize <= 2  # not all are NumPy's
+        fields[name] = (tensor.float() if is_half else tensor).numpy()
     defaults = {"split": ("splits", '["base", "val", "novel"]'), "y": ("classes", None)}
     for field, (key, default) in defaults.items():
         listed = metadata.get(key, default)
         if field in fields and listed is not None:
             fields[field] = _look_up(path, fields[field], _parse_names(path, listed, key), key)
     return fields
-
-
-def _is_half(tensor) -> bool:
-    """Whether it is of a floating type that NumPy has not, or that is widened anyhow."""
-    return tensor.is_floating_point() and tensor.dtype.itemsize <= 2
 
 
 def _parse_names(path, text: str, key: str) -> list:

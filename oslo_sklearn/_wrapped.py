@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._array_api import as_numpy, in_arrays_of_X
-from ._open_set import OpenSetClassifier
+from ._classifier import OpenSetClassifier
 from ._typing import Array, RowsLike
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step

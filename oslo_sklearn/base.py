@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ._array_api import in_arrays_of_X
+from ._classifier import OpenSetClassifier
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype, enough_threads
 from ._docs import shared_docs
-from ._open_set import OpenSetClassifier
 from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints

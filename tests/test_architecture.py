@@ -32,7 +32,7 @@ LAYERS = (
     {"exceptions", "_array_api"},
     {"solvers", "pipeline", "_warnings", "_tensor_files"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
-    {"_results", "_open_set", "metrics", "tasks"},
+    {"_results", "_classifier", "metrics", "tasks"},
     {"_solving", "_dask", "training"},
     {"_collections"},
     {"base", "preprocessing"},

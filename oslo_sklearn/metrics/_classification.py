@@ -35,8 +35,8 @@ def closed_set_accuracy(y_true: Labels, y_pred: Labels, classes: Labels) -> Meas
     >>> closed_set_accuracy(["cat", "dog", "emu"], ["cat", "cat", "dog"], ["cat", "dog"])
     0.5
     """
-    (y_true, y_pred), classes, single = _check_labels(classes, y_true=y_true, y_pred=y_pred)
-    known = _position(y_true, classes) < classes.shape[1]
+    (y_true, y_pred), classes, single = check_labels(classes, y_true=y_true, y_pred=y_pred)
+    known = position_in(y_true, classes) < classes.shape[1]
     return per_task(accuracy_of(known, known & (y_true == y_pred)), single)
 
 
@@ -89,10 +89,10 @@ def oscr(y_true: Labels, y_pred: Labels, scores: Vector, classes: Labels) -> Mea
     >>> oscr(["cat", "dog", "emu"], ["cat", "cat", "dog"], [0.1, 0.2, 0.9], ["cat", "dog"])
     0.5
     """
-    (y_true, y_pred, scores), classes, single = _check_labels(
+    (y_true, y_pred, scores), classes, single = check_labels(
         classes, y_true=y_true, y_pred=y_pred, scores=scores
     )
-    unknown = _position(y_true, classes) == classes.shape[1]
+    unknown = position_in(y_true, classes) == classes.shape[1]
     ranking = rank(unknown, check_scores(scores))
     return per_task(oscr_of(ranking, ~unknown & (y_true == y_pred)), single)
 
@@ -136,8 +136,8 @@ def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     >>> round(open_set_f1(y_true, y_pred, classes=["cat", "dog"]), 4)
     0.7778
     """
-    (y_true, y_pred), classes, single = _check_labels(classes, y_true=y_true, y_pred=y_pred)
-    true, predicted = _position(y_true, classes), _position(y_pred, classes)
+    (y_true, y_pred), classes, single = check_labels(classes, y_true=y_true, y_pred=y_pred)
+    true, predicted = position_in(y_true, classes), position_in(y_pred, classes)
     n_classes = classes.shape[1] + 1
     true_positives = _count(np.where(true == predicted, true, n_classes), n_classes + 1)[:, :-1]
     # 2 TP + FP + FN is the number of rows of the class in truth plus that in the prediction.
@@ -146,7 +146,7 @@ def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     return per_task(f1.sum(axis=1) / (occurrences > 0).sum(axis=1), single)
 
 
-def _check_labels(classes, **arrays):
+def check_labels(classes, **arrays):
     tasks, single = check_tasks(**arrays)
     classes = np.asarray(classes)
     allowed = (1,) if single else (1, 2)
@@ -172,7 +172,7 @@ def _check_labels(classes, **arrays):
     return tasks, classes, single
 
 
-def _position(labels, classes):
+def position_in(labels, classes):
     """Position of each label in its task's classes; n_classes for a label that is not there."""
     position = np.full(labels.shape, classes.shape[1], dtype=np.intp)
     for k in range(classes.shape[1]):

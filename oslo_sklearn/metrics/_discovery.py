@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.utils import Bunch
 
 from .._typing import Labels
-from ._classification import _check_labels, _position
+from ._classification import check_labels, position_in
 from ._validation import divide, per_task
 
 
@@ -51,12 +51,12 @@ def discovery_accuracy(y_true: Labels, labels: Labels, groups: Labels, classes: 
     >>> found.all, found.known, round(found.novel, 2)
     (0.6, 0.5, 0.67)
     """
-    (y_true, labels, groups), classes, single = _check_labels(
+    (y_true, labels, groups), classes, single = check_labels(
         classes, y_true=y_true, labels=labels, groups=groups
     )
     if groups.dtype.kind not in "iu" or groups.min() < -1:
         raise ValueError("groups must be integers, -1 for rows of known classes or the group.")
-    known = _position(y_true, classes) < classes.shape[1]
+    known = position_in(y_true, classes) < classes.shape[1]
     right = known & (groups == -1) & (labels == y_true)
     for task in range(len(y_true)):
         unknown = ~known[task]

@@ -91,7 +91,9 @@ def train(
         while not state.is_done:
             losses.append(_take_step(state, pool, recipe))
             bar.update(recipe.batch_size)
-            bar.set_postfix(_postfix(losses, state), refresh=False)
+            loss, accuracy = sum(losses) / len(losses), state.curve[-1][3]
+            shown = {"loss": f"{loss:.3f}", "held-out accuracy": f"{accuracy:.3f}"}
+            bar.set_postfix(shown, refresh=False)
             is_last = state.step >= n_steps
             if is_last or state.step % STEPS_PER_CHECK == 0:
                 _check(state, checks, recipe, sum(losses) / len(losses))
@@ -149,11 +151,6 @@ def _check(state: Progress, checks: list[Episodes], recipe: Recipe, training_los
     state.n_since_best = 0 if is_best else state.n_since_best + 1
     if is_best:
         state.best = _copy(state.params)
-
-
-def _postfix(losses: list[float], state: Progress) -> dict[str, str]:
-    loss = sum(losses) / len(losses)
-    return {"loss": f"{loss:.3f}", "held-out accuracy": f"{state.curve[-1][3]:.3f}"}
 
 
 def _copy(params: dict[str, Tensor]) -> dict[str, Tensor]:
