@@ -62,12 +62,20 @@ def _median_length(rows: Tensor) -> tuple[float, float]:
 
 
 def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
-    """Whether most classes get almost no rows of the query; rows are ``(n, d)``.
+    """Whether most classes get almost no rows of the query.
 
-    Rows join the nearest prototype. Nothing is centred: the mean of a narrow query is what
-    misleads. Outliers join any class, so only the half of the rows closest to a prototype count.
-    The effective number of classes is the exponential of the counts' entropy, corrected for the
-    number of rows (Miller and Madow). A few rows prove nothing: equal shares must be unlikely, too.
+    Rows join the nearest prototype; nothing is centred, since the mean of a narrow query is what
+    misleads. Outliers join any class, so that only the half of the rows that are closest to a
+    prototype are counted. The effective number of classes is the exponential of the counts'
+    entropy, corrected for the number of rows (Miller and Madow). A few rows prove nothing: equal
+    shares must be unlikely, too.
+
+    Parameters
+    ----------
+    support, query : Tensor of shape (s, d) and (n, d)
+    labels : Tensor of shape (s,)
+        Class indices; -1 for a row of no class.
+    n_classes : int
     """
     if n_classes == 1:
         return False
