@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from .._array_api import as_numpy
-from .._typing import Array, Axes, Labels, RowsLike, Self
+from .._typing import Array, Labels
 from ..conformal.rules import largest_rejected
 from ..metrics import false_discovery
-from ..pipeline import transduce
-from ._style import INLIERS, OUTLIERS, Display, draw_histogram, legend_above, tidy
+from ._style import INLIERS, OUTLIERS, RowsDisplay, draw_histogram, legend_above, tidy
 
 _ALPHAS = np.linspace(0.01, 0.5, 50)
 
 
 @dataclass(eq=False, repr=False)
-class _PValueDisplay(Display):
+class _PValueDisplay(RowsDisplay):
     """What is drawn out of p-values.
 
     Parameters
@@ -34,31 +31,12 @@ class _PValueDisplay(Display):
     @attributes
     """
 
+    _answer = "p_value"
+    _mark = "alpha"
+
     p_values: Labels
     is_outlier: Labels
     alpha: float | None = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
-    ) -> Self:
-        """Draw the p-values that a fitted estimator gives to rows.
-
-        Parameters
-        ----------
-        estimator : fitted ConformalOpenSetClassifier, or Pipeline that ends in one
-        X : array-like of shape (n_query, n_features)
-        y : array-like of shape (n_query,)
-            Labels that are not in ``estimator.classes_`` are the outliers.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
-        """
-        p_values = as_numpy(transduce(estimator, X).p_value)
-        is_outlier = ~np.isin(y, estimator.classes_)
-        return cls(p_values, is_outlier, getattr(estimator, "alpha", None)).plot(ax=ax)
 
     def _tasks(self):
         p_values = np.atleast_2d(np.asarray(self.p_values, dtype=np.float64))

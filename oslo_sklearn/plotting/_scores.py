@@ -16,11 +16,11 @@ from ..evaluation import evaluate, read_curves
 from ..metrics.curves import CURVES
 from ..metrics.registry import TaskAnswers, measure, positions_in
 from ..pipeline import transduce
-from ._style import Display, draw_histogram, styles, tidy
+from ._style import Display, RowsDisplay, draw_histogram, styles, tidy
 
 
 @dataclass(eq=False, repr=False)
-class ScoreHistogramDisplay(Display):
+class ScoreHistogramDisplay(RowsDisplay):
     """Outlier scores of known and unknown rows.
 
     Parameters
@@ -41,31 +41,12 @@ class ScoreHistogramDisplay(Display):
     'outlierness'
     """
 
+    _answer = "outlierness"
+    _mark = "threshold_"
+
     scores: Vector
     is_outlier: Labels
     threshold: float | None = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
-    ) -> Self:
-        """Draw the scores that a fitted estimator gives to rows.
-
-        Parameters
-        ----------
-        estimator : fitted estimator or Pipeline
-        X : array-like of shape (n_query, n_features)
-        y : array-like of shape (n_query,)
-            Labels that are not in ``estimator.classes_`` are the outliers.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : ScoreHistogramDisplay
-        """
-        scores = as_numpy(transduce(estimator, X).outlierness)
-        is_outlier = ~np.isin(y, estimator.classes_)
-        return cls(scores, is_outlier, getattr(estimator, "threshold_", None)).plot(ax=ax)
 
     def _draw(self, ax):
         scores, is_outlier = np.asarray(self.scores), np.asarray(self.is_outlier, dtype=bool)

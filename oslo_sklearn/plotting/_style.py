@@ -6,10 +6,14 @@ import inspect
 from itertools import cycle, islice
 from typing import Any
 
+import numpy as np
+
+from .._array_api import as_numpy
 from .._optional import require
-from .._typing import Axes, Self
+from .._typing import Axes, Labels, RowsLike, Self
 from ..evaluation import mean_and_half_width
 from ..metrics.registry import METRICS, title_of
+from ..pipeline import transduce
 
 # Okabe and Ito's colours, without their yellow, which is too pale on white; and Tol's wine.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
@@ -106,6 +110,37 @@ class Display:
         self._draw(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+class RowsDisplay(Display):
+    """What is drawn of one answer for each row, beside the truth about the rows."""
+
+    _answer: str  # what `transduce` calls it
+    _mark: str  # the estimator's attribute that is marked in the figure
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
+    ) -> Self:
+        """Draw what a fitted estimator says about rows.
+
+        Parameters
+        ----------
+        estimator : fitted estimator or Pipeline
+            For p-values, a `ConformalOpenSetClassifier`.
+        X : array-like of shape (n_query, n_features)
+        y : array-like of shape (n_query,)
+            Labels that are not in ``estimator.classes_`` are the outliers.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : object
+        """
+        made: Any = cls
+        answers = as_numpy(transduce(estimator, X)[cls._answer])
+        is_outlier = ~np.isin(y, estimator.classes_)
+        return made(answers, is_outlier, getattr(estimator, cls._mark, None)).plot(ax=ax)
 
 
 def means_of(rows, by, metric):
