@@ -95,7 +95,7 @@ def add_parser(commands):
     parser.add_argument(
         "--background",
         metavar="FOLDER or FILE.npz",
-        help="other images of the same kind, for the centre of the features",
+        help="other images of the same kind, of many classes, for the centre of the features",
     )
     parser.add_argument("--features", metavar="FILE.npz", help="features of the rows of csv files")
     parser.add_argument(
@@ -108,6 +108,8 @@ def add_parser(commands):
 
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
+    from ..triage._summary import summarise
+
     _check(args)
     if not _is_csv(args.out):
         from ..triage.report import finish_report
@@ -121,7 +123,7 @@ def run(args) -> int:
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
         result.write(args.out, cache_dir=None if args.no_cache else _cache_dir(args))
-    print(printable(result.summary(args.out)))
+    print(printable(summarise(result, args.out, is_live=args.serve is not None)))
     list_failures(result.support.unreadable + result.query.unreadable)
     if args.serve is not None:
         from ..triage.server import serve
@@ -144,6 +146,8 @@ def _check(args) -> None:
         args.alpha = 0.1
     if args.alpha is not None and (args.threshold is not None or args.contamination is not None):
         raise ValueError("--alpha decides by p-values: leave out --threshold and --contamination")
+    if args.alpha is not None and not 0 < args.alpha < 1:
+        raise ValueError(f"--alpha must be above 0 and below 1, got {args.alpha}")
     if args.suggest < 0:
         raise ValueError(f"--suggest must be 0 or more, got {args.suggest}")
     if args.serve is not None:
@@ -157,9 +161,9 @@ def _check(args) -> None:
         check_writable(args.out)
         return
     out = args.out.absolute()
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"--out: {os.fspath(args.out)!r} is a file; name a folder or .csv")
-    there = next(folder for folder in (out, *out.parents) if folder.exists())
+    there = next(path for path in (out, *out.parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"--out: {os.fspath(there)!r} is a file; name a folder or .csv")
     if not os.access(there, os.W_OK):
         raise PermissionError(f"--out: cannot write to {os.fspath(there)!r}")
     for source in (args.labelled, args.unlabelled):
@@ -192,6 +196,7 @@ def _estimator(args):
         estimator.set_params(threshold=args.threshold)
     if "random_state" in estimator.get_params():
         estimator.set_params(random_state=0)  # the same files get the same decisions
+    estimator._validate_params()
     return estimator
 
 
@@ -243,6 +248,8 @@ def _features(args) -> tuple:
     from .._feature_files import is_feature_file, load_rows
     from ..triage.tables import read_table
 
+    if is_feature_file(args.unlabelled):
+        raise ValueError(f"--features is for csv files: {args.unlabelled} has features of its own")
     X = load_rows(args.features)[0]
     if is_feature_file(args.labelled):
         return None, X

@@ -20,6 +20,7 @@ class Check(NamedTuple):
     text: str
     support: int | None = None
     query: int | None = None
+    other: str | None = None  # the class that a row of kind "unlike" looks like
 
 
 class Neighbours(NamedTuple):
@@ -50,20 +51,25 @@ def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
     return Neighbours(rows, similarity)
 
 
-def check_support(support, labels, names, neighbours, query_names, unreadable, negative) -> list:
+def check_support(near_support, near_query, support, query, negative) -> list[Check]:
     """All findings, those that most likely spoil the result first.
 
-    `support` holds directions; rows labelled `negative` are of no class.
+    The first two are directions of the rows of `support` and `query`. Rows labelled `negative` are
+    of no class.
     """
+    labels = support.y.astype(str)
     return [
-        *_unlike(support, labels, names, negative),
+        *_unlike(near_support, labels, support.title, negative),
         *_singles(labels, negative),
-        *_duplicates(neighbours, names, query_names),
-        *(Check("unreadable", f"{file.path}: {file.reason}") for file in unreadable),
+        *_duplicates(nearest_labelled(near_support, near_query, 1), support.title, query.title),
+        *(
+            Check("unreadable", f"{file.path}: {file.reason}")
+            for file in support.unreadable + query.unreadable
+        ),
     ]
 
 
-def _unlike(support, labels, names, negative) -> list[Check]:
+def _unlike(support, labels, title, negative) -> list[Check]:
     """Rows nearer to another class than to the rest of their own."""
     classes = [label for label in np.unique(labels) if label != negative]
     members = {label: labels == label for label in classes}
@@ -77,10 +83,11 @@ def _unlike(support, labels, names, negative) -> list[Check]:
         own = (_unit(sums[k] - support[rows]) * support[rows]).sum(axis=1)
         others = support[rows] @ prototypes.T
         others[:, k] = -np.inf
-        for row, gain, other in zip(rows, others.max(axis=1) - own, others.argmax(1), strict=True):
+        for row, gain, k_other in zip(rows, others.max(1) - own, others.argmax(1), strict=True):
             if gain > _UNLIKE:
-                text = f"{names[row]} is labelled {label} and looks more like {classes[other]}"
-                found.append((gain, Check("unlike", text, support=int(row))))
+                other = str(classes[k_other])
+                text = f"{title(row)} is labelled {label} and looks more like {other}"
+                found.append((gain, Check("unlike", text, support=int(row), other=other)))
     return [check for _, check in sorted(found, key=lambda pair: -pair[0])]
 
 
@@ -94,12 +101,12 @@ def _singles(labels, negative) -> list[Check]:
     return [Check("single", text)]
 
 
-def _duplicates(neighbours, names, query_names) -> list[Check]:
+def _duplicates(neighbours, title, query_title) -> list[Check]:
     alike = neighbours.similarity[:, 0]
     found = [
         Check(
             "duplicate",
-            f"{query_names[i]} and {names[neighbours.rows[i, 0]]} are nearly the same",
+            f"{query_title(i)} and {title(neighbours.rows[i, 0])} are nearly the same",
             support=int(neighbours.rows[i, 0]),
             query=int(i),
         )

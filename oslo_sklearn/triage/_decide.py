@@ -9,6 +9,11 @@ import numpy as np
 
 from .._progress import progress_bar
 
+PROMISES = {
+    "fpr": "of the rows of known classes at most {} are called unknown on average",
+    "fdr": "of the rows called unknown at most {} are of known classes on average",
+}
+
 
 @dataclass
 class Rule:
@@ -64,8 +69,10 @@ def decide(
         outlier_label=outlier_label,
         random_state=0,
     )
-    names, counts = np.unique(support_y[support_y != outlier_label], return_counts=True)
-    notes, p_values = [], None
+    counts = np.unique(support_y[support_y != outlier_label], return_counts=True)[1]
+    p_values = None
+    groups = np.full(len(query_X), -1)
+    suggested = np.zeros(len(query_X), dtype=int)
     # Shown only where it takes long: the page's loop decides again at each correction.
     bar = progress_bar(total=3, desc="deciding", unit="step", delay=2)
     with warnings.catch_warnings(record=True) as caught:
@@ -73,26 +80,22 @@ def decide(
         found = NovelClassDiscovery(method if alpha is None else guard, random_state=0)
         found.fit(support_X, support_y, query)
         answer = found.transduce(query_X)
+        groups[:] = answer.group
         bar.update()
         if alpha is not None:
             p_values = np.asarray(answer.p_value, dtype=np.float64)
-    if alpha is not None:
-        notes += [str(warning.message) for warning in caught if "alpha" in str(warning.message)]
-    elif counts.min() >= 2 and counts.sum() > len(names):
-        with warnings.catch_warnings():
-            # Without --alpha the p-values only inform; what alpha they could serve does not matter.
-            warnings.simplefilter("ignore")
+        elif counts.min() >= 2:
             p_values = guard.fit(support_X, support_y, query).p_values(query_X)
-    bar.update()
-    groups = np.full(len(query_X), -1)
-    groups[:] = answer.group
-    suggested = np.zeros(len(query_X), dtype=int)
-    n_rows = min(n_suggested, len(query))
-    if n_rows:
-        rows = suggest_rows(found, query, n_rows=n_rows, random_state=0)
-        suggested[open_rows[rows]] = np.arange(1, len(rows) + 1)
+        bar.update()
+        if n_suggested:
+            n_rows = min(n_suggested, len(query))
+            rows = suggest_rows(found, query, n_rows=n_rows, random_state=0)
+            suggested[open_rows[rows]] = np.arange(1, len(rows) + 1)
     bar.update()
     bar.close()
+    # Without alpha the p-values only inform: what alpha they could serve does not matter.
+    texts = [] if alpha is None else [str(warning.message) for warning in caught]
+    notes = list(dict.fromkeys(text for text in texts if "alpha" in text))
     return Decisions(
         classes=np.asarray(found.classes_),
         labels=np.asarray(answer.labels),
@@ -117,10 +120,7 @@ def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
             "This promises no error rate; p-values (alpha) do"
         )
         return Rule("threshold", threshold, 0.1, control, text, notes)
-    promise = {
-        "fpr": f"of the rows of known classes at most {alpha:.0%} are called unknown on average",
-        "fdr": f"of the rows called unknown at most {alpha:.0%} are of known classes on average",
-    }[control]
+    promise = PROMISES[control].format(f"{alpha:.0%}")
     return Rule(
         "p_value", threshold, alpha, control, f"unknown by p-value ({control}): {promise}", notes
     )

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from ._decide import PROMISES
+
 _HERE = Path(__file__).parent
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
@@ -23,9 +25,14 @@ def page_data(result, folder: Path | None = None) -> dict:
     `folder` is where the page will lie: links to the images themselves start there.
     """
     found, query, support = result.found_, result.query, result.support
-    n_classes = len(found.classes)
-    best = np.argsort(-found.proba, axis=1, kind="stable")[:, :_BEST]
-    code_of = {label: code for code, label in enumerate(found.classes.tolist())}
+    # A class keeps its key on the page: new ones stand last, in the order of their naming.
+    known = set(found.classes.tolist())
+    named = [*sorted(set(support.y.astype(str).tolist())), *result.corrections_.values()]
+    classes = [label for label in dict.fromkeys(named) if label in known]
+    proba = found.proba[:, np.searchsorted(found.classes, classes)]
+    n_classes = len(classes)
+    best = np.argsort(-proba, axis=1, kind="stable")[:, :_BEST]
+    code_of = {label: code for code, label in enumerate(classes)}
     given = np.full(len(query), -1)
     for row, label in result.corrections_.items():
         given[row] = code_of.get(label, n_classes)  # n_classes: unknown
@@ -34,13 +41,14 @@ def page_data(result, folder: Path | None = None) -> dict:
         "kind": query.kind,
         "method": type(result.estimator).__name__,
         "unknown": result.outlier_label,
-        "classes": found.classes.tolist(),
+        "classes": classes,
         "rule": {
             "kind": found.rule.kind,
             "threshold": float(found.rule.threshold),
             "alpha": float(found.rule.alpha),
             "control": found.rule.control,
             "text": found.rule.text,
+            "promise": PROMISES[found.rule.control],
             "notes": found.rule.notes,
         },
         "name": query.names,
@@ -48,7 +56,7 @@ def page_data(result, folder: Path | None = None) -> dict:
         "score": _rounded(found.outlierness),
         "pValue": None if found.p_values is None else _rounded(found.p_values),
         "best": best.ravel().tolist(),
-        "proba": _rounded(np.take_along_axis(found.proba, best, axis=1).ravel(), 3),
+        "proba": _rounded(np.take_along_axis(proba, best, axis=1).ravel(), 3),
         "probability": _rounded(result.probability(), 3),
         "group": found.groups.tolist(),
         "suggested": found.suggested.tolist(),

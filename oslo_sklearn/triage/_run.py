@@ -126,7 +126,7 @@ class Triage:
         The label of each row, or the word for unknown.
     corrections_ : dict of int to str
         Labels that were given to rows of the pile.
-    checks_ : list of Check(kind, text, support, query)
+    checks_ : list of Check(kind, text, support, query, other)
         What to look at first: labelled rows that seem wrong, classes with one example,
         near-duplicates between support and pile, files that could not be read.
     """
@@ -152,6 +152,10 @@ class Triage:
                 f"the labelled rows have {support.X.shape[1]} features and the pile's "
                 f"{query.X.shape[1]}: take both from the same model."
             )
+        if not str(outlier_label).strip():
+            raise ValueError("outlier_label must be a word, got an empty text.")
+        if n_suggested < 0:
+            raise ValueError(f"n_suggested must be 0 or more, got {n_suggested}.")
         self.support, self.query = support, query
         self.estimator = AdaptiveOSLO() if estimator is None else clone(estimator)
         self.outlier_label = str(outlier_label)
@@ -234,19 +238,23 @@ class Triage:
         self.neighbours_ = nearest_labelled(near_support, near_query)
         self.checks_ = check_support(
             near_support[: len(self.support)],
-            self._labels,
-            self.support.names,
-            nearest_labelled(near_support[: len(self.support)], near_query, 1),
-            self.query.names,
-            self.support.unreadable + self.query.unreadable,
+            near_query,
+            self.support,
+            self.query,
             self.outlier_label,
         )
 
     def _usable_alpha(self, y):
         """None, while a class that was just named has one example: p-values need two."""
-        named = set(self.corrections_.values()) - set(self._labels) - {self.outlier_label}
-        if self.alpha is None or not any(np.sum(y == label) < 2 for label in named):
+        names, counts = np.unique(y[y != self.outlier_label], return_counts=True)
+        alone = names[counts < 2].tolist()
+        if self.alpha is None or not alone:
             return self.alpha
+        if given := set(alone) & set(self._labels):
+            raise ValueError(
+                f"alpha needs two labelled examples of every class, and {min(given)!r} has one: "
+                "label a second one, or decide without alpha and control."
+            )
         return None
 
     def _keep(self, found, rows, given) -> None:

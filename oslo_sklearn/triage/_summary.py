@@ -9,14 +9,13 @@ import numpy as np
 _WIDTH = 98
 _SHOWN = 8  # classes and findings; all is to fit a screen
 _CHECKS = {
-    "unlike": "labelled as one class, looks like another",
-    "single": "classes with one example",
-    "duplicate": "in the pile and nearly the same as a labelled one",
-    "unreadable": "could not be read",
+    "unlike": ("labelled example looks", "labelled examples look", "like another class"),
+    "duplicate": ("row is", "rows are", "nearly the same as a labelled one"),
+    "unreadable": ("file", "files", "could not be read"),
 }
 
 
-def summarise(result, out=None) -> str:
+def summarise(result, out=None, is_live=False) -> str:
     """The summary of a `Triage` that was written to `out` (a folder or a csv)."""
     found = result.found_
     method = type(result.estimator).__name__
@@ -31,7 +30,7 @@ def summarise(result, out=None) -> str:
         f"Rule: {found.rule.text}.",
         *(f"Note: {note}" for note in found.rule.notes),
         *_checks(result.checks_),
-        *_next(result, out),
+        *([] if out is None or is_live else _next(result, out)),
     ]
     return "\n".join(piece for line in lines for piece in _wrapped(line))
 
@@ -66,25 +65,32 @@ def _checks(checks) -> list[str]:
     if not checks:
         return []
     lines = ["Check first:"]
-    for kind, title in _CHECKS.items():
-        found = [check for check in checks if check.kind == kind]
-        if found:
-            count = "" if kind == "single" else f"{len(found)} "
-            more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
-            lines.append(f"  {count}{title}: {found[0].text}{more}")
+    for kind in dict.fromkeys(check.kind for check in checks):
+        found = [check.text for check in checks if check.kind == kind]
+        more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
+        lines.append(f"  {_title(kind, len(found))}{found[0]}{more}")
     return lines
 
 
+def _title(kind: str, n: int) -> str:
+    if kind not in _CHECKS:
+        return ""
+    one, many, what = _CHECKS[kind]
+    return f"{n} {one if n == 1 else many} {what}: "
+
+
 def _next(result, out) -> list[str]:
+    is_csv = str(out).lower().endswith(".csv")
+    first = np.flatnonzero(result.found_.suggested == 1)
+    if not len(first):
+        place = f"the first rows of {out}" if is_csv else f"{out}/index.html"
+        return [f"Next: look at the decisions in {place}."]
     n_suggested = int(np.count_nonzero(result.found_.suggested))
-    if out is None or not n_suggested:
-        return []
-    first = result.query.names[int(np.flatnonzero(result.found_.suggested == 1)[0])]
-    if str(out).lower().endswith(".csv"):
+    if is_csv:
         return [
-            f"Next: label the {n_suggested} suggested rows (first: {first}) in a csv with the "
-            "columns path and label, and run again with --corrections FILE.csv; or give --out a "
-            "folder for a page to do it on.",
+            f"Next: label the {n_suggested} suggested rows (first: {result.query.names[first[0]]}) "
+            "in a csv with the columns path and label, and run again with --corrections FILE.csv; "
+            "or give --out a folder for a page to do it on.",
         ]
     return [
         f"Next: open {out}/index.html, go through the {n_suggested} suggested rows, export "

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 
@@ -30,6 +31,13 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def title(self, row: int) -> str:
+        """What a person calls a row: the start of its text, its path, or its number."""
+        if self.kind == "text" and self.shown is not None:
+            return f"“{shorten(str(self.shown[row]), 60, placeholder=' …')}”"
+        name = self.names[row]
+        return f"row {name}" if name.isdecimal() else name
 
 
 def read_support(source, extractor=None, features=None) -> Rows:

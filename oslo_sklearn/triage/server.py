@@ -33,11 +33,14 @@ class Loop:
         self.result, self.folder = result, Path(folder)
         self.revision, self.error = 0, None
         self._waiting: dict[int, str | None] = {}
-        self._done_rows: set[int] = set()  # suggested rows of this round that got a label
+        # Rows suggested at any time of this round, and those of them that got a label.
+        self._suggested: set[int] = set()
+        self._done_rows: set[int] = set()
         self._changed = threading.Condition()
         self._writing = threading.Lock()
         self._stopped = self._at_work = False
         self._thumbnails = thumbnails_of(folder)
+        self._note_suggested()
         self._data = self._make_data()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -95,6 +98,9 @@ class Loop:
         data |= {"revision": self.revision, "suggestedDone": len(self._done_rows)}
         return to_json(data)
 
+    def _note_suggested(self) -> None:
+        self._suggested |= set(self.result.found_.suggested.nonzero()[0].tolist())
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -114,13 +120,13 @@ class Loop:
 
     def _refit(self, corrections) -> None:
         result = self.result
-        suggested = result.found_.suggested
-        self._done_rows |= {row for row, label in corrections.items() if label and suggested[row]}
-        self._done_rows -= {row for row, label in corrections.items() if not label}
+        self._done_rows -= set(corrections)
+        self._done_rows |= {row for row, label in corrections.items() if label} & self._suggested
         left = result.n_suggested - len(self._done_rows)
         if left <= 0:
-            self._done_rows, left = set(), result.n_suggested
+            self._suggested, self._done_rows, left = set(), set(), result.n_suggested
         result.correct(corrections, n_suggested=left)
+        self._note_suggested()
         with self._writing:
             if self._stopped:
                 return

@@ -61,6 +61,40 @@ def test_groups_largest_first_and_named_at_once(look, report):
     assert "class:oat drink" not in counts(page)
 
 
+def test_another_view_begins_at_its_top(look, tmp_path):
+    """Its first group's name is to be seen, also where the view before it was scrolled down."""
+    page = look(address_of(make_pile(tmp_path).write(tmp_path / "out")), height=500)
+    go_to(page, "all")
+    for name in ("unknown", "all", "unknown"):
+        page.keyboard.press("End")
+        assert page.evaluate("document.getElementById('main').scrollTop") > 300
+        go_to(page, name)
+        first = page.locator(".section, .line").first.bounding_box()
+        bar = page.locator(".bar").bounding_box()
+        assert first["y"] >= bar["y"] + bar["height"] - 1
+    page.keyboard.press("Shift+U")
+    second = page.evaluate("Triage.grid.sections[1].rows[0]")
+    assert marked(page) == second
+    heading = page.locator("h3", has_text="Group 1").bounding_box()
+    assert bar["y"] + bar["height"] - 1 <= heading["y"] < 200
+
+
+def test_a_doubtful_label_beside_its_class_and_the_other(look, tmp_path):
+    support, y, pile, _ = make_features()
+    y[0] = "bread"  # an apple
+    texts = [f"text {i}" for i in range(60)]
+    result = triage((support, y), pile, texts=texts)
+    assert result.checks_[0].other == "apple"
+    page = look(address_of(result.write(tmp_path / "out")))
+    page.click(".check button >> nth=0")
+    assert page.inner_text("#check-title") == "text 0 is labelled bread and looks more like apple"
+    same_class = page.locator("#check .nearest >> nth=1").inner_text().split()
+    assert same_class == ["3", "bread", "4", "bread", "5", "bread"]
+    page.keyboard.press("u")  # which would label a row of the pile
+    page.keyboard.press("Escape")
+    assert labels(page) == {}
+
+
 def test_slider_moves_photos_at_once(look, report):
     result, file = report
     page = look(address_of(file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from browser_helpers import address_of, counts, go_to, labels, until
+from browser_helpers import address_of, counts, go_to, labels, marked, until
 from triage_helpers import make_pile, running_server, wait_for_refit
 
 from oslo_sklearn.triage._page import page_data, render, to_json
@@ -38,6 +38,37 @@ def test_live_loop_updates_in_place(look, tmp_path):
         page.evaluate("Triage.openDetail(40)")
         until(page, "document.querySelector('#detail .large img').src.includes('image/40')")
     assert gather([], tmp_path / "out", result.query.names, True)[0] == {36: None}
+
+
+def test_the_marked_one_stays_marked(look, tmp_path):
+    """A key that comes with new decisions must not label a row that was not marked before."""
+    result = make_pile(tmp_path)
+    result.write(tmp_path / "out")
+    with running_server(result, tmp_path / "out") as (address, loop):
+        page = look(address)
+        marked_row = page.evaluate("Triage.grid.order[3]")
+        page.evaluate("row => Triage.grid.goToRow(row)", marked_row)
+        page.evaluate("Triage.update({ ...Triage.model.data })")
+        assert marked(page) == marked_row
+        assert page.evaluate("Triage.grid.order[0]") == marked_row
+        # It is suggested no more: the first of the others is marked, and a key waits.
+        page.evaluate(
+            """row => {
+              const suggested = Triage.model.data.suggested.slice();
+              suggested[row] = 0;
+              Triage.update({ ...Triage.model.data, suggested });
+            }""",
+            marked_row,
+        )
+        first = page.evaluate("Triage.grid.order[0]")
+        page.keyboard.press("u")
+        assert marked(page) == first != marked_row
+        assert labels(page) == {}
+        page.wait_for_timeout(600)
+        page.keyboard.press("u")
+        wait_for_refit(loop, 1)
+        assert result.corrections_ == {first: "unknown"}
+        page.close()
 
 
 def test_twenty_thousand(look, tmp_path):

@@ -13,6 +13,7 @@ from triage_helpers import CLASSES, make_features, make_pile
 
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.triage import _run, triage
+from oslo_sklearn.triage._page import page_data
 from oslo_sklearn.triage.tables import COLUMNS
 
 
@@ -92,6 +93,31 @@ def test_alpha_decides_by_p_values(rows, control):
         np.testing.assert_array_equal(rejected, p <= 0.2)
     assert result.found_.rule.kind == "p_value"
     assert "at most 20%" in result.summary()
+
+
+def test_an_alpha_that_rejects_nothing_is_noted_once(rows, recwarn):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile, alpha=0.001)
+    (note,) = result.found_.rule.notes
+    assert "rejects nothing" in note
+    assert not recwarn
+
+
+def test_alpha_needs_two_examples(rows):
+    support, y, pile, _ = rows
+    with pytest.raises(ValueError, match="'cheese' has one"):
+        triage((support[:-2], y[:-2]), pile, alpha=0.2)
+
+
+def test_new_classes_stand_last_on_the_page(rows):
+    """So that the keys of the others stay."""
+    support, y, pile, _ = rows
+    result = triage((support, y), pile, corrections={"36": "zebra", "37": "aardvark"})
+    data = page_data(result)
+    assert data["classes"] == ["apple", "bread", "cheese", "zebra", "aardvark"]
+    assert [data["classes"][code] for code in data["label"]] == result.found_.labels.tolist()
+    best = [data["classes"][code] for code in data["best"][::5]]
+    assert best == result.found_.classes[result.found_.proba.argmax(axis=1)].tolist()
 
 
 def test_corrections_join_the_support(rows):

@@ -208,6 +208,23 @@ def test_progress_counts_on_through_refits(tmp_path):
             assert sum(rank > 0 for rank in data["suggested"]) == 3 - done
 
 
+def test_a_label_counts_where_a_refit_made_it_needless_meanwhile(tmp_path):
+    result = make_pile(tmp_path, n_suggested=3)
+    result.write(tmp_path / "out")
+    with running_server(result, tmp_path / "out") as (address, loop):
+        first, second, third = (
+            int((result.found_.suggested == rank).nonzero()[0][0]) for rank in (1, 2, 3)
+        )
+        ask(address, "api/corrections", "POST", json.dumps([[first, "apple"]]).encode())
+        wait_for_refit(loop, 1)
+        result.found_.suggested[:] = 0
+        body = json.dumps([[second, "apple"], [third, "apple"]]).encode()
+        ask(address, "api/corrections", "POST", body)
+        wait_for_refit(loop, 2)
+        # All three are done: another round begins with the next correction.
+        assert json.loads(loop.data())["suggestedDone"] == 0
+
+
 COMMAND = """
 import sys
 from oslo_sklearn.cli import main

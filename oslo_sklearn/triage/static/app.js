@@ -2,8 +2,10 @@
 // Start, actions and keys.
 (function (T) {
   const { $ } = T;
+  const GRACE = 500; // milliseconds to see that another row is marked
   let toastTimer = null;
   let isSliding = false;
+  let movedAt = -Infinity; // when new decisions last put the mark on another row
 
   T.say = function (text) {
     $("status").textContent = text;
@@ -16,23 +18,25 @@
     const isOther = view !== T.view;
     T.view = view;
     showView(!isOther);
-    if (isOther) {
-      const top = $("grid").offsetTop - document.querySelector(".bar").offsetHeight;
-      if ($("main").scrollTop > top) $("main").scrollTop = top;
-    }
   };
 
   // Find the rows of the view anew, and draw everything that counts them.
-  function showView(keep = true) {
-    const sections = T.sections(T.view, $("sort").value, $("search").value);
+  function showView(keep = true, first = null) {
+    const sections = T.sections(T.view, $("sort").value, $("search").value, first);
     T.grid.show(sections, keep);
+    if (!keep) $("main").scrollTop = Math.min($("main").scrollTop, T.grid.top());
     const title = T.view.startsWith("class:") ? T.view.slice(6) : { all: "All", done: "Corrected", suggested: "Suggested", unknown: T.model.data.unknown }[T.view];
     const n = T.grid.order.length;
     $("view-title").textContent = `${title.charAt(0).toUpperCase()}${title.slice(1)} `;
-    $("view-title").append(T.el("span", { class: "muted" }, T.things(n)));
+    $("view-title").append(T.el("span", { class: "muted" }, T.things(n)), T.el("span", { class: "hint" }, n ? hint() : ""));
     $("empty").hidden = n > 0;
     $("empty").textContent = emptyText();
     drawAround();
+  }
+
+  function hint() {
+    if (T.view === "suggested") return "start here: accept each one or correct it";
+    return T.view === "unknown" && T.grid.sections[0].group >= 0 ? "look-alikes are in groups: name a whole group at once" : "";
   }
 
   function emptyText() {
@@ -51,13 +55,19 @@
     T.drawProgress();
   }
 
-  // New decisions from the live loop: same view, same place.
+  // New decisions from the live loop: same view, same place. The marked one stays marked, lest a
+  // key that is already on its way labels another.
   T.update = function (data) {
+    const marked = T.grid.row;
     T.model.load(data);
     T.model.store();
     T.drawRule();
     T.drawChecks();
-    showView();
+    showView(true, marked);
+    if (T.grid.row !== marked) {
+      if (T.view === "suggested") T.grid.go(0);
+      movedAt = performance.now();
+    }
     if ($("detail").open) T.openDetail(T.detailRow);
   };
 
@@ -84,6 +94,9 @@
     if (name === "previous" || name === "next") return turn(name === "next" ? 1 : -1);
     if (!rows.length) return undefined;
     if (name === "open") return T.openDetail(rows[0]);
+    if (performance.now() - movedAt < GRACE && !$("detail").open) {
+      return T.say(`Decided again: another ${T.noun()} is marked now`);
+    }
     if (name === "accept") return accept(rows);
     let label = name.startsWith("class:") ? name.slice(6) : m.data.unknown;
     if (name === "relabel" || name === "new") {
@@ -118,7 +131,7 @@
     T.drawRule();
     T.say(`${text}. Undo: z`);
     if ($("detail").open) turn(1);
-    else if (rows.length === 1) T.grid.next();
+    else if (rows.includes(T.grid.row)) T.grid.next();
   }
 
   function undo() {
@@ -159,7 +172,7 @@
   const letters = { a: "accept", r: "relabel", u: "unknown", n: "new", z: "undo", e: "export" };
 
   function key(event) {
-    if ($("chooser").open || $("help").open) return;
+    if ($("chooser").open || $("help").open || $("check").open) return;
     const { target } = event;
     const isTyping = target.matches("input[type=search], input[type=text], select");
     if (isTyping) {
@@ -287,9 +300,9 @@
       const button = event.target.closest("[data-act]");
       if (button) T.act(button.dataset.act);
     });
-    $("detail").addEventListener("click", (event) => {
-      if (event.target === $("detail")) $("detail").close();
-    });
+    for (const dialog of [$("detail"), $("check")]) {
+      dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    }
   }
 
   function start() {
@@ -301,6 +314,7 @@
         ? ["Every correction is written to corrections.csv in the output folder, and the pile is decided again."]
         : ["Corrections stay in this browser. Export them, and run the command again with ", T.el("code", {}, "--corrections corrections.csv")])
     );
+    $("export").classList.toggle("primary", !T.isLive); // there everything is kept as it is said
     $("checks").open = window.innerWidth > 700;
     const places = data.kind === "text" ? "texts" : "names";
     $("search").placeholder = $("search").ariaLabel = `Search ${places} and labels`;

@@ -2,6 +2,7 @@
 // A row as a tile of the grid, and a row looked at closely.
 (function (T) {
   const { $, el } = T;
+  const EXAMPLES = 8; // of a class, beside a labelled row that looks wrong
 
   // What is said of a row in one line, for eyes and for screen readers.
   function caption(row) {
@@ -10,9 +11,9 @@
     const done = m.isDone(row);
     const score = T.number(m.data.score[row]);
     const best = m.data.classes[m.data.label[row]];
-    let numbers = `${Math.round(100 * m.data.probability[row])} % · ${score}`;
-    if (done) numbers = score;
-    else if (isUnknown) numbers = `${score} · nearest ${best}`;
+    let numbers = [`${Math.round(100 * m.data.probability[row])} % · ${score}`];
+    if (done) numbers = [score];
+    else if (isUnknown) numbers = [el("span", { class: "score" }, `${score} · `), `nearest ${best}`];
     return { label: m.labelOf(row), isUnknown, done, numbers };
   }
 
@@ -35,7 +36,7 @@
       "span",
       { class: "caption" },
       el("span", { class: "label" }, el("span", { class: "dot", "aria-hidden": "true" }), label),
-      el("span", { class: "numbers" }, numbers)
+      el("span", { class: "numbers" }, ...numbers)
     );
     if (kind === "image") tile.append(T.picture(T.thumb(row), words));
     if (kind === "text") tile.append(el("span", { class: "text" }, m.data.text[row]));
@@ -51,7 +52,7 @@
     const isAgain = dialog.open;
     T.detailRow = row;
     T.grid.goToRow(row);
-    dialog.replaceChildren(view(row), side(row));
+    dialog.replaceChildren(...(T.model.data.kind === "row" ? [] : [view(row)]), side(row));
     if (!isAgain) dialog.showModal();
     dialog.querySelector(".side").focus();
   };
@@ -59,7 +60,6 @@
   function view(row) {
     const { data } = T.model;
     if (data.kind === "text") return el("div", { class: "large" }, el("p", { class: "text" }, data.text[row]));
-    if (data.kind === "row") return el("div", { class: "large" }, el("p", { class: "text" }, data.name[row]));
     const box = el("div", { class: "large" }, T.picture(T.thumb(row), T.baseName(data.name[row])));
     // The large one takes the small one's place when it is there; else the small one stays.
     const image = el("img", { alt: T.baseName(data.name[row]), decoding: "async" });
@@ -92,7 +92,7 @@
     return el(
       "div",
       { class: "side", tabindex: "-1" },
-      el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => $("detail").close() }, "✕"),
+      closing($("detail")),
       ...head.filter(Boolean),
       facts,
       el("h3", {}, "If it is of a known class"),
@@ -102,6 +102,9 @@
       buttons()
     );
   }
+
+  const closing = (dialog) =>
+    el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "✕");
 
   function bars(row) {
     const { data } = T.model;
@@ -123,22 +126,55 @@
     const { data } = T.model;
     const per = data.nearest.length / T.model.n;
     const list = el("ul", { class: "nearest" });
-    for (let i = 0; i < per; i++) {
-      const index = data.nearest[row * per + i];
-      const label = data.support.label[index];
-      const words = `labelled ${label}: ${T.baseName(data.support.name[index])}`;
-      const isText = data.support.text && index < data.support.text.length;
-      const shown = isText
-        ? el("span", { class: "text" }, data.support.text[index])
-        : data.support.kind === "image" || data.support.row[index] >= 0
-          ? T.picture(T.supportThumb(index), words)
-          : el("span", { class: "no-image" }, T.baseName(data.support.name[index]));
-      list.append(
-        el("li", { title: data.support.name[index] }, shown, el("span", { class: "near-label" }, label), el("span", { class: "muted" }, T.number(data.similarity[row * per + i])))
-      );
-    }
+    for (let i = row * per; i < (row + 1) * per; i++) list.append(labelled(data.nearest[i], T.number(data.similarity[i])));
     return list;
   }
+
+  // A labelled row in a list of them.
+  function labelled(index, note = null) {
+    const { support } = T.model.data;
+    const name = T.baseName(support.name[index]);
+    const isText = support.text && index < support.text.length;
+    const shown = isText
+      ? el("span", { class: "text" }, support.text[index])
+      : support.kind === "image" || support.row[index] >= 0
+        ? T.picture(T.supportThumb(index), `labelled ${support.label[index]}: ${name}`)
+        : el("span", { class: "no-image" }, name);
+    return el(
+      "li",
+      { title: support.name[index] },
+      shown,
+      el("span", { class: "near-label" }, support.label[index]),
+      note && el("span", { class: "muted" }, note)
+    );
+  }
+
+  // A labelled row that looks wrong, with its class and the one that it looks like.
+  T.openCheck = function (check) {
+    const { support } = T.model.data;
+    const examples = (label) => {
+      const same = support.label.flatMap((one, index) => (one === label && index !== check.support ? [index] : []));
+      return [
+        el("h3", {}, `Labelled ${label}`),
+        el("ul", { class: "nearest" }, ...same.slice(0, EXAMPLES).map((index) => labelled(index))),
+      ];
+    };
+    $("check").replaceChildren(
+      el(
+        "div",
+        { class: "side", tabindex: "-1" },
+        closing($("check")),
+        el("h2", { id: "check-title" }, T.checkText(check)),
+        support.kind === "image" ? el("p", { class: "path" }, support.name[check.support]) : null,
+        el("ul", { class: "nearest suspect" }, labelled(check.support)),
+        ...examples(support.label[check.support]),
+        ...examples(check.other),
+        el("p", { class: "hint" }, "If its label is wrong, correct it in your labelled data and run again.")
+      )
+    );
+    $("check").showModal();
+    $("check").querySelector(".side").focus();
+  };
 
   function buttons() {
     const one = (act, key, text) =>

@@ -185,11 +185,21 @@
     }
 
     goToGroup(group) {
-      const line = this.lines.find((one) => one.section && one.section.group === group);
-      if (!line) return;
-      this.current = this.positionOf.get(line.section.rows[0]);
-      this.scroller.scrollTop = line.top + this.node.offsetTop - sticky();
+      const section = this.sections.find((one) => one.group === group);
+      if (!section) return;
+      this.current = this.positionOf.get(section.rows[0]);
+      this.revealSection();
+    }
+
+    revealSection() {
+      const line = this.lines.find((one) => one.section === this.section);
+      this.scroller.scrollTop = line.top + this.top();
       this.draw();
+    }
+
+    // Where the window is scrolled to when the grid's beginning is its first line.
+    top() {
+      return this.node.offsetTop - sticky();
     }
 
     // One line up or down: the tile below in the next line, also across sections.
@@ -215,10 +225,11 @@
 
     // The next row after the marked one that nothing was said about.
     next() {
-      for (let i = this.current + 1; i < this.order.length; i++) {
-        if (!T.model.isDone(this.order[i])) return this.go(i);
-      }
-      return this.go(this.current + 1);
+      const { section } = this;
+      const isOpen = (row, position) => position > this.current && !T.model.isDone(row);
+      const found = this.order.findIndex(isOpen);
+      this.go(found < 0 ? this.current + 1 : found);
+      if (this.section !== section) this.revealSection();
     }
 
     click(event) {

@@ -93,7 +93,7 @@
     $("n-known").textContent = (m.n - m.nUnknown).toLocaleString("en");
     $("n-unknown").textContent = m.nUnknown.toLocaleString("en");
     $("unknown-word").textContent = m.data.unknown;
-    $("rule-text").textContent = ruleText();
+    $("rule-text").replaceChildren(...ruleText());
     $("rule-reset").disabled = !m.moved;
     $("rule-mode").hidden = !m.data.pValue;
     $("rule-mode").textContent = byP ? "Use outlierness" : "Use p-values";
@@ -103,10 +103,11 @@
   function ruleText() {
     const { rule } = T.model.data;
     const m = T.model;
-    if (!m.moved) return [`${rule.text.charAt(0).toUpperCase()}${rule.text.slice(1)}.`, ...rule.notes].join(" ");
+    if (!m.moved) return [[`${capital(rule.text)}.`, ...rule.notes].join(" ")];
     const option =
       m.mode === "p_value" ? `--alpha ${m.alpha.toFixed(3)} --control ${rule.control}` : `--threshold ${m.threshold.toPrecision(4)}`;
-    return `Moved by you, on this page only. To decide so everywhere, run again with ${option}`;
+    const promise = m.mode === "p_value" ? `: ${rule.promise.replace("{}", `${+(100 * m.alpha).toFixed(1)}%`)}` : "";
+    return [`Chosen by you, on this page only${promise}. To decide so everywhere, run again with `, el("code", {}, option)];
   }
 
   // Computed once for each report: a key is to be answered at once, however many rows there are.
@@ -190,26 +191,25 @@
     if (check.query !== null && data.kind === "image") {
       pictures.append(T.picture(T.thumb(check.query), `in the pile: ${T.baseName(data.name[check.query])}`));
     }
-    const item = el("li", { class: `check ${check.kind}` }, pictures, el("span", { title: check.text }, shortText(check)));
-    if (check.query !== null) {
-      item.append(el("button", { type: "button", onclick: () => T.openDetail(check.query) }, "Look"));
-    }
+    const item = el("li", { class: "check" }, pictures, el("span", { class: "check-text", title: check.text }, T.checkText(check)));
+    const look = check.query !== null ? () => T.openDetail(check.query) : () => T.openCheck(check);
+    if (check.support !== null) item.append(el("button", { type: "button", onclick: look }, "Look"));
     return item;
   }
 
-  // Names without their folders, or what a text says; the whole text is in the title.
-  function shortText(check) {
+  // Shorter than the command says it: names without their folders.
+  T.checkText = function (check) {
     const { data } = T.model;
-    const names = [];
-    if (check.support !== null) names.push([data.support.name[check.support], data.support.text?.[check.support]]);
-    if (check.query !== null) names.push([data.name[check.query], data.text?.[check.query]]);
-    if (names.length && names.every(([, text]) => text !== undefined)) {
-      const quoted = names.map(([, text]) => `“${text.length > 70 ? `${text.slice(0, 70)}…` : text}”`);
-      if (check.kind === "duplicate") return `${quoted[1]} and ${quoted[0]} are nearly the same`;
-      return check.text.replace(names[0][0], () => quoted[0]);
-    }
-    return names.reduce((text, [name]) => text.replace(name, () => T.baseName(name)), check.text);
-  }
+    const short = (names, texts, index) => {
+      if (!texts) return T.title(names[index]);
+      return texts[index].length > 30 ? `“${texts[index].slice(0, 30)}…”` : `“${texts[index]}”`;
+    };
+    if (check.support === null) return check.text;
+    const labelled = short(data.support.name, data.support.text, check.support);
+    return check.kind === "unlike"
+      ? `${labelled} is labelled ${data.support.label[check.support]} and looks more like ${check.other}`
+      : `${short(data.name, data.text, check.query)} and ${labelled} are nearly the same`;
+  };
 
   T.drawProgress = function () {
     const m = T.model;

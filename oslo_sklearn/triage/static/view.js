@@ -24,10 +24,8 @@
   T.noun = () => noun[T.model.data.kind];
   T.things = (n) => T.plural(n, T.noun());
   // Rows without a file have a number for a name, which says nothing alone.
-  T.titleOf = (row) => {
-    const name = T.baseName(T.model.data.name[row]);
-    return /^\d+$/.test(name) ? `${T.noun()} ${name}` : name;
-  };
+  T.title = (name) => (/^\d+$/.test(name) ? `${T.noun()} ${name}` : T.baseName(name));
+  T.titleOf = (row) => T.title(T.model.data.name[row]);
 
   T.assets = document.documentElement.dataset.assets;
   T.isLive = "live" in document.documentElement.dataset;
@@ -59,12 +57,12 @@
     name: (m) => (a, b) => (m.data.name[a] < m.data.name[b] ? -1 : 1),
   };
 
-  // Sections {title, rows} of a view: "suggested", "unknown", "all", "done" or "class:NAME".
-  T.sections = function (view, sort, search) {
+  // Sections {title, rows} of a view; `first` stays the first of those suggested: "suggested", "unknown", "all", "done" or "class:NAME".
+  T.sections = function (view, sort, search, first = null) {
     const m = T.model;
     const rows = matching(view, sortedRows(sort), search.trim().toLowerCase());
     if (view === "suggested" && sort === "doubt") {
-      rows.sort((a, b) => m.data.suggested[a] - m.data.suggested[b]);
+      rows.sort((a, b) => (b === first) - (a === first) || m.data.suggested[a] - m.data.suggested[b]);
     }
     if (view !== "unknown") return rows.length ? [{ title: null, rows }] : [];
     const sizes = groupSizes();
