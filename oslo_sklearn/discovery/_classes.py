@@ -25,20 +25,22 @@ class NovelClassDiscovery(WrappingClassifier):
     The estimator decides which query rows belong to a known class. The others are grouped in the
     principal components of the whole task. The known classes show how wide a group should be.
 
-    In each of 20 components of the centred unit rows of :math:`S \cup Q`, a class is Gaussian
-    around a mean that is itself Gaussian, :math:`x \sim N(\mu, w)`, :math:`\mu \sim N(0, b)`. The
-    spread w is 1.3 times that of the support and the accepted rows around their class means, and
-    :math:`w + b` is the task's variance. With :math:`\mu` integrated out, a set G of rows has
-    the likelihood :math:`p(G)`. Ward's tree of the rejected rows is cut so that
+    Rows are centred, scaled to unit length, projected on 20 components of :math:`S \cup Q`, divided
+    by :math:`W^{1/4}` and scaled to unit length again. W is the covariance inside a known class, of
+    the support and the accepted rows around their class means. This is halfway from plain
+    distances to distances in units of a class's spread. K-means groups the rejected rows.
+
+    The number of groups is that with the highest likelihood minus costs,
 
     .. math::
-        \sum_G \big[ \log p(G) - c \big]
+        \sum_G \big[ \log p(G) - c \big].
 
-    is largest, and k-means refines the groups from there. For the tree and k-means a component is
-    divided by :math:`w^{1/4}`, halfway from plain distances to distances in units of a class's
-    spread. The cost c of a group is 0.27 times what :math:`\log p(A) + \log p(B)` exceeds
-    :math:`\log p(A \cup B)` by, on average over pairs of known classes. It is scaled from the size
-    of a known class to that of the groups found.
+    In each component, a class is Gaussian around a mean that is itself Gaussian,
+    :math:`x \sim N(\mu, w)`, :math:`\mu \sim N(0, b)`. The spread w is 1.3 times that of the known
+    classes, and :math:`w + b` is the task's variance. With :math:`\mu` integrated out, a set G of
+    rows has the likelihood :math:`p(G)`. The cost c of a group is 0.38 times what a class gains,
+    on average, if it has a mean of its own and not the task's. The class has as many rows as a
+    known one, but at most 20, or as many as the groups found, if these are larger.
 
     Parameters
     ----------
@@ -53,8 +55,8 @@ class NovelClassDiscovery(WrappingClassifier):
         Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
         one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition, of the sample of 2000 that the number of groups is found on
-        where more rows are rejected, and of an estimator that has none.
+        Seed of the decomposition, of k-means, of the sample of 1000 that the number of groups is
+        found on where more rows are rejected, and of an estimator that has none.
 
     Attributes
     ----------

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from .._typing import RandomState
-from ._space import TaskSpace, log_likelihood, make_space
+from ._space import TaskSpace, expected_gain, log_likelihood, make_space
 
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
-_COST = 0.27  # of what two known classes gain by being two, a further group has to gain
-_LEAST_ROWS = 15.0  # per group; the cost falls no further for smaller ones
-_MOST_IN_TREE = 2000  # rows; the tree needs all their distances
+_COST = 0.38  # of what a known class gains by a mean of its own, a further group has to gain
+_MOST_OF_CLASS = 20.0  # rows; larger known classes do not make small groups costlier
+_PATIENCE = 4  # further numbers to try after the best
+_N_STARTS = 8
+_N_STARTS_TO_COUNT = 4
+_MOST_COUNTED = 1000  # rows; more are sampled to find the number
 _SAME_ROW = 1e-5  # distance that rounding may put between a row of unit norm and itself
 
 
 def find_centers(
     rows: np.ndarray, space: TaskSpace, n_groups="auto", max_groups=None, random_state=None
 ) -> np.ndarray:
-    """Centres of groups of rows, ``(k, p)``.
-
-    Ward's tree proposes groups. ``"auto"`` takes those of its nodes that are most likely as
-    classes of the spread that the known classes have; k-means from there has the last word.
+    """Centres of groups of rows, ``(k, p)``, by k-means.
 
     Parameters
     ----------
@@ -39,69 +40,55 @@ def find_centers(
     max_groups : int or None
         Limit of "auto".
     random_state : int, RandomState or None
-        Of the sample that is taken of more than 2000 rows.
+        Of k-means, and of the sample that is taken of more than 1000 rows to find the number.
     """
     if len(rows) < 2:
         return rows
-    sample = rows
-    if len(rows) > _MOST_IN_TREE:
-        drawn = check_random_state(random_state).choice(len(rows), _MOST_IN_TREE, replace=False)
-        sample = rows[drawn]
-    tree = linkage(sample, "ward")
+    random = check_random_state(random_state)
     if n_groups == "auto":
-        groups = cut_tree(tree, sample, space)
-        if max_groups is not None and groups.max() >= max_groups:
-            groups = fcluster(tree, max_groups, "maxclust") - 1
-    else:
-        groups = fcluster(tree, n_groups, "maxclust") - 1
-    starts = np.stack([sample[groups == g].mean(0) for g in np.unique(groups)])
-    return KMeans(len(starts), init=starts, n_init=1).fit(rows).cluster_centers_
+        n_groups = count_groups(rows, space, max_groups, random)
+    return k_means(rows, min(n_groups, len(rows)), random).cluster_centers_
 
 
-def cut_tree(tree: np.ndarray, rows: np.ndarray, space: TaskSpace) -> np.ndarray:
-    """Group of each row, by the cut of Ward's tree with the highest likelihood minus costs."""
-    likelihood = node_likelihoods(tree, rows, space)
-    # Gains grow with the number of rows, so that large groups cost more.
-    cost_per_row = _COST * space.parting / space.class_size
-    group_size = min(_LEAST_ROWS, space.class_size)
-    while True:
-        groups = best_cut(tree, likelihood - cost_per_row * group_size)
-        found_size = len(rows) / (groups.max() + 1)
-        if found_size <= group_size:
-            return groups
-        group_size = found_size
+def count_groups(rows: np.ndarray, space: TaskSpace, max_groups, random) -> int:
+    """The number of groups with the highest likelihood minus costs."""
+    share = min(_MOST_COUNTED / len(rows), 1.0)
+    if share < 1:
+        rows = rows[random.choice(len(rows), _MOST_COUNTED, replace=False)]
+    most = min(max_groups or len(rows), len(rows))
+    group_size = min(_MOST_OF_CLASS, space.class_size * share)
+    cost = _COST * expected_gain(group_size, space)
+    gains: list[float] = []
+    while len(gains) < most and len(gains) <= np.argmax(gains or [0]) + _PATIENCE:
+        number = len(gains) + 1
+        labels = k_means(rows, number, random, n_starts=_N_STARTS_TO_COUNT).labels_
+        gains.append(log_likelihood(*sum_groups(rows, labels), space).sum() - cost * number)
+    numbers = np.arange(1, len(gains) + 1)
+    found = 1 + int(np.argmax(gains))
+    while len(rows) / found > group_size:  # what large groups gain grows with them
+        group_size = len(rows) / found
+        dearer = _COST * expected_gain(group_size, space) - cost
+        found = 1 + int(np.argmax(gains - dearer * numbers))
+    return found
 
 
-def node_likelihoods(tree: np.ndarray, rows: np.ndarray, space: TaskSpace) -> np.ndarray:
-    """Log-likelihood of the rows below each node as one class, up to a constant per row."""
-    n_rows = len(rows)
-    counts, sums, squares = (
-        np.concatenate([leaves, np.empty((n_rows - 1, leaves.shape[1]))])
-        for leaves in (np.ones((n_rows, 1)), rows, rows**2)
-    )
-    for node, (left, right) in enumerate(tree[:, :2].astype(int), start=n_rows):
-        for totals in (counts, sums, squares):
-            totals[node] = totals[left] + totals[right]
-    return log_likelihood(counts, sums, squares, space)
+def k_means(
+    rows: np.ndarray, n_groups: int, random, weights=None, n_starts: int = _N_STARTS
+) -> KMeans:
+    """The best of several runs of k-means."""
+    means = KMeans(n_groups, n_init=n_starts, random_state=random.randint(2**31 - 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows may repeat
+        return means.fit(rows, sample_weight=weights)
 
 
-def best_cut(tree: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Group of each leaf, by the nodes above them whose values add up to most."""
-    n_leaves = len(tree) + 1
-    children = tree[:, :2].astype(int)
-    best, is_cut = values.copy(), np.zeros(len(values), dtype=bool)
-    for node, pair in enumerate(children, start=n_leaves):
-        if best[pair].sum() > best[node]:
-            best[node], is_cut[node] = best[pair].sum(), True
-    groups = np.full(len(values), -1)
-    n_groups = 0
-    for node in range(len(values) - 1, -1, -1):  # parents come before their children
-        if groups[node] < 0 and not is_cut[node]:
-            groups[node] = n_groups
-            n_groups += 1
-        if node >= n_leaves and groups[node] >= 0:
-            groups[children[node - n_leaves]] = groups[node]
-    return groups[:n_leaves]
+def sum_groups(rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number of rows ``(k, 1)``, sums and sums of squares ``(k, p)`` of the groups."""
+    _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    sums, squares = np.zeros((2, len(counts), rows.shape[1]))
+    np.add.at(sums, labels, rows)
+    np.add.at(squares, labels, rows**2)
+    return counts[:, None], sums, squares
 
 
 def nearest(rows: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,25 +14,23 @@ from ..pipeline import reach_last_step
 from ..solvers.geometry import mean_row, unit_rows
 
 N_COMPONENTS = 20
-# Of the known classes' spread, as much is replaced by the same share of each variance.
-_SHRINKAGE = 0.3
+# Of the known classes' spread, as much is replaced by the same share of the task's variance.
+_SHRINKAGE = 0.5
 _WIDER = 1.3  # times the spread of accepted rows, which are the nearest of their class
-_MOST_CLASSES = 100  # to compare in pairs
 
 
 class TaskSpace(NamedTuple):
-    """Principal components of a task's centred unit rows, scaled by the spread of its classes."""
+    """Unit rows in the principal components of a task, scaled by the spread of its classes."""
 
     center: np.ndarray  # (d,)
     components: np.ndarray  # (p, d)
     total: np.ndarray  # (p,) mean square of all rows
     within: np.ndarray  # (p,) variance inside a known class
-    parting: float = 0.0  # log-likelihood that two known classes gain by being two
     class_size: float = 1.0  # rows of a known class
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates ``(n, p)`` of rows in double precision."""
-        return (_unit(rows - self.center) @ self.components.T).astype(np.float64)
+        return _unit((_unit(rows - self.center) @ self.components.T).astype(np.float64))
 
 
 def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSpace:
@@ -58,70 +56,47 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
             svd = TruncatedSVD(n_components, random_state=seed).fit(units)
         components = svd.components_
     coordinates = (units @ components.T).astype(np.float64)
+    scales = _scales(*_covariances(coordinates, codes))
+    components = (scales @ components).astype(components.dtype)
+    total, within = _covariances(_unit(coordinates @ scales), codes)
+    counts = np.unique(codes[codes >= 0], return_counts=True)[1]
+    class_size = counts.mean() if len(counts) else 1.0
+    return TaskSpace(center, components, total, within.diagonal(), class_size)
+
+
+def _covariances(coordinates: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squares ``(p,)`` of all rows, and covariance ``(p, p)`` inside the known classes."""
     total = (coordinates**2).mean(0)
-    sums = _sum_classes(coordinates[codes >= 0], codes[codes >= 0])
-    space = TaskSpace(center, components, total, _within(*sums, total))
-    scales = _scales(space)
-    sums = sums[0], sums[1] * scales, sums[2] * scales**2
-    space = space._replace(
-        components=components * scales[:, None].astype(components.dtype),
-        total=total * scales**2,
-        within=space.within * scales**2,
-    )
-    return space._replace(
-        parting=_parting(sums[0], sums[1], sums[2], space), class_size=sums[0].mean()
-    )
-
-
-def _sum_classes(known: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number of rows ``(K, 1)``, sums and sums of squares ``(K, p)`` of classes with a row."""
-    _, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    sums, squares = np.zeros((2, max(len(counts), 1), known.shape[1]))
-    np.add.at(sums, codes, known)
-    np.add.at(squares, codes, known**2)
-    return (counts if len(counts) else np.ones(1))[:, None], sums, squares
-
-
-def _within(counts, sums, squares, total) -> np.ndarray:
-    """Variance inside a class, pooled over the known classes."""
-    n_free = counts.sum() - len(counts)
+    known = coordinates[codes >= 0]
+    classes, codes, counts = np.unique(codes[codes >= 0], return_inverse=True, return_counts=True)
+    n_free = len(known) - len(classes)
     if n_free < 1:  # one row per class and nothing accepted
-        return total / 2
-    variances = (squares - sums**2 / counts).sum(0) / n_free
-    share = variances.sum() / max(total.sum(), np.finfo(float).tiny)
-    return np.maximum((1 - _SHRINKAGE) * variances + _SHRINKAGE * share * total, 0)
+        return total, np.diag(total / 2)
+    means = np.zeros((len(classes), coordinates.shape[1]))
+    np.add.at(means, codes, known)
+    residuals = known - (means / counts[:, None])[codes]
+    within = residuals.T @ residuals / n_free
+    share = np.trace(within) / max(total.sum(), np.finfo(float).tiny)
+    return total, (1 - _SHRINKAGE) * within + _SHRINKAGE * share * np.diag(total)
 
 
-def _scales(space: TaskSpace) -> np.ndarray:
+def _scales(total: np.ndarray, within: np.ndarray) -> np.ndarray:
     """Halfway from distances as they are to distances in units of a class's spread.
 
     The latter tell classes apart best if the spread is known, and it is estimated from few rows.
     """
-    within, _ = model_variances(space)
-    return (within / within.mean()) ** -0.25
+    variances, axes = np.linalg.eigh(within)
+    variances = np.maximum(variances, _floor(total))
+    return (axes * (variances / variances.mean()) ** -0.25) @ axes.T
 
 
-def _parting(counts, sums, squares, space: TaskSpace) -> float:
-    """Mean gain of two known classes over one of all their rows."""
-    if len(counts) < 2:
-        # What means that differ as the model says would gain.
-        _, ratio = model_variances(space)
-        return float((counts[0] * ratio - np.log1p(counts[0] * ratio)).sum() / 2)
-    some = np.linspace(0, len(counts) - 1, min(len(counts), _MOST_CLASSES)).astype(int)
-    totals = counts[some], sums[some], squares[some]
-    left, right = np.triu_indices(len(some), 1)
-    alone = log_likelihood(*totals, space)
-    merged = log_likelihood(
-        *(total[left] + total[right] for total in totals),
-        space,  # type: ignore[call-arg]
-    )
-    return float((alone[left] + alone[right] - merged).mean())
+def _floor(total: np.ndarray) -> float:
+    return 1e-6 * max(total.sum(), np.finfo(float).tiny)
 
 
 def model_variances(space: TaskSpace) -> tuple[np.ndarray, np.ndarray]:
     """The spread w of a group in each component, and b / w for the variance b of their means."""
-    floor = 1e-6 * max(space.total.sum(), np.finfo(float).tiny)
-    within = np.maximum(_WIDER * space.within, floor)
+    within = np.maximum(_WIDER * space.within, _floor(space.total))
     return within, np.maximum(space.total / within - 1, 1e-3)
 
 
@@ -147,6 +122,12 @@ def log_likelihood(counts, sums, squares, space: TaskSpace) -> np.ndarray:
         + explained / (within * (1 + counts * ratio))
     )
     return -terms.sum(1) / 2
+
+
+def expected_gain(n_rows: float, space: TaskSpace) -> float:
+    """What as many rows of one class gain in log-likelihood by a mean of their own, on average."""
+    _, ratio = model_variances(space)
+    return float((n_rows * ratio - np.log1p(n_rows * ratio)).sum() / 2)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

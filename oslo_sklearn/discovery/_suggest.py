@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 
 import numpy as np
 from scipy.special import expit
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +14,7 @@ from .._collections import adapter_of
 from .._typing import Array, Estimator, RandomState, RowsLike
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery
-from ._groups import group_rows, nearest
+from ._groups import group_rows, k_means, nearest
 from ._space import as_features
 
 _MOST_ROWS = 20_000  # to choose from, after the exemplars
@@ -167,11 +164,7 @@ def _stand_for_others(coordinates, doubt, n_rows: int, random) -> list[int]:
         pool = random.choice(pool, _MOST_ROWS, replace=False)
     if len(pool) <= n_rows:
         return pool[np.argsort(-doubt[pool], kind="stable")].tolist()
-    seed = random.randint(2**31 - 1)
-    means = KMeans(n_rows, n_init=3, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows may repeat
-        means.fit(coordinates[pool], sample_weight=doubt[pool])
+    means = k_means(coordinates[pool], n_rows, random, doubt[pool])
     found, distances = nearest(coordinates[pool], means.cluster_centers_)
     weights = np.bincount(found, weights=doubt[pool], minlength=n_rows)
     ordered = [group for group in np.argsort(-weights, kind="stable") if weights[group] > 0]

@@ -1,23 +1,12 @@
-"""The space, Ward's tree and its cut."""
-
-import itertools
+"""The space, the groups and their number."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.cluster.hierarchy import linkage
 from scipy.stats import multivariate_normal
 from sklearn.metrics import adjusted_rand_score
 
-from oslo_sklearn.discovery._groups import (
-    best_cut,
-    find_centers,
-    group_rows,
-    nearest,
-    node_likelihoods,
-)
-from oslo_sklearn.discovery._space import TaskSpace, make_space
+from oslo_sklearn.discovery._groups import find_centers, group_rows, nearest, sum_groups
+from oslo_sklearn.discovery._space import TaskSpace, expected_gain, log_likelihood, make_space
 
 
 def make_rows(sizes, n_features=40, distance=4.0, seed=0):
@@ -27,48 +16,32 @@ def make_rows(sizes, n_features=40, distance=4.0, seed=0):
     return means[labels] + rng.normal(size=(len(labels), n_features)), labels
 
 
-def below(tree, node):
-    """Leaves below a node."""
-    n_leaves = len(tree) + 1
-    if node < n_leaves:
-        return [node]
-    left, right = tree[node - n_leaves, :2].astype(int)
-    return below(tree, left) + below(tree, right)
+SPACE = TaskSpace(np.zeros(3), np.eye(3), np.array([9.0, 4.0, 2.0]), np.array([1.0, 0.8, 0.5]))
 
 
-def test_node_likelihoods_are_gaussian_with_the_mean_integrated_out():
-    rows, _ = make_rows([4, 3], n_features=3)
-    space = TaskSpace(np.zeros(3), np.eye(3), np.array([9.0, 4.0, 2.0]), np.array([1.0, 0.8, 0.5]))
-    tree = linkage(rows, "ward")
-    found = node_likelihoods(tree, rows, space)
-    within = 1.3 * space.within
-    for node in range(len(found)):
-        leaves = below(tree, node)
+def test_likelihoods_are_gaussian_with_the_mean_integrated_out():
+    rows, labels = make_rows([1, 4, 3], n_features=3)
+    found = log_likelihood(*sum_groups(rows, labels), SPACE)
+    within = 1.3 * SPACE.within
+    for label in range(3):
+        some = rows[labels == label]
         expected = 0.0
         for j in range(3):
-            covariance = (space.total[j] - within[j]) + within[j] * np.eye(len(leaves))
-            expected += multivariate_normal(cov=covariance).logpdf(rows[leaves, j])
-            expected += len(leaves) / 2 * np.log(2 * np.pi * within[j])  # the constant per row
-        assert found[node] == pytest.approx(expected)
+            covariance = (SPACE.total[j] - within[j]) + within[j] * np.eye(len(some))
+            expected += multivariate_normal(cov=covariance).logpdf(some[:, j])
+            expected += len(some) / 2 * np.log(2 * np.pi * within[j])  # the constant per row
+        assert found[label] == pytest.approx(expected)
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
-@given(st.integers(0, 2**32), st.integers(2, 8))
-def test_the_cut_is_the_best_of_all(seed, n_leaves):
-    rng = np.random.default_rng(seed)
-    tree = linkage(rng.normal(size=(n_leaves, 2)), "ward")
-    values = rng.normal(size=2 * n_leaves - 1)
-    leaves = [frozenset(below(tree, node)) for node in range(len(values))]
-    best = max(
-        sum(values[node] for node in nodes)
-        for size in range(1, n_leaves + 1)
-        for nodes in itertools.combinations(range(len(values)), size)
-        if sum(len(leaves[node]) for node in nodes) == n_leaves
-        and len(frozenset().union(*(leaves[node] for node in nodes))) == n_leaves
-    )
-    groups = best_cut(tree, values)
-    chosen = [frozenset(np.flatnonzero(groups == g).tolist()) for g in np.unique(groups)]
-    assert sum(values[leaves.index(group)] for group in chosen) == pytest.approx(best)
+def test_the_expected_gain_is_that_of_rows_drawn_by_the_model():
+    rng = np.random.default_rng(0)
+    within, size = 1.3 * SPACE.within, 7
+    means = rng.normal(size=(20_000, 1, 3)) * np.sqrt(SPACE.total - within)
+    rows = means + rng.normal(size=(20_000, size, 3)) * np.sqrt(within)
+    labels = np.repeat(np.arange(len(rows)), size)
+    alone = log_likelihood(*sum_groups(rows.reshape(-1, 3), labels), SPACE).mean()
+    with_mean_zero = -((rows**2) / within).sum() / 2 / len(rows)
+    assert expected_gain(size, SPACE) == pytest.approx(alone - with_mean_zero, rel=0.02)
 
 
 @pytest.mark.parametrize("sizes", [[15] * 2, [15] * 6, [12, 30, 18], [40] * 4, [300] * 3])
@@ -122,15 +95,28 @@ def test_rows_that_are_all_the_same_are_one_group(value):
     np.testing.assert_array_equal(groups, np.repeat([-1, 0], 10))
 
 
-def test_the_spread_is_that_of_the_known_classes():
+def test_the_space_is_scaled_halfway_by_the_spread_of_the_known_classes():
     rows, codes = make_rows([2000] * 4, n_features=10, distance=6)
     space = make_space(rows, codes, random_state=0)
+    units = rows - rows.mean(0)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    residuals = units - np.stack([units[codes == k].mean(0) for k in range(4)])[codes]
+    spread, total = residuals.T @ residuals / (8000 - 4), units.T @ units / 8000
+    axes = np.linalg.svd(units, full_matrices=False)[2]
+    total = np.diag(axes @ total @ axes.T)
+    shared = np.diag(np.trace(spread) / total.sum() * total)
+    scales = np.linalg.inv(space.components @ axes.T)  # W^(1/4), up to signs of the components
+    halfway = np.linalg.matrix_power(scales @ scales.T, 2)
+    expected = (axes @ spread @ axes.T + shared) / 2
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(halfway) / np.trace(halfway),
+        np.linalg.eigvalsh(expected) / np.trace(expected),
+        rtol=1e-4,
+    )
     coordinates = space.project(rows)
-    residuals = coordinates - np.stack([coordinates[codes == k].mean(0) for k in range(4)])[codes]
-    variances = (residuals**2).sum(0) / (8000 - 4)
-    scales = np.linalg.norm(space.components, axis=1) ** 2
-    assert (space.within / scales).sum() == pytest.approx((variances / scales).sum())
+    np.testing.assert_allclose(np.linalg.norm(coordinates, axis=1), 1)
     np.testing.assert_allclose(space.total, (coordinates**2).mean(0))
+    assert space.class_size == 2000
 
 
 def test_a_given_number_is_kept_and_a_limit_too():
