@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._devices import check_device, choose_device, common_dtype, enough_threads
+from ._devices import check_device, choose_device, common_dtype
 from ._results import Answer, Solution, State, as_batch, check_finite, join
+from ._threads import enough_threads
 from ._validation import as_tensor, check_center
 from .solvers.geometry import Task, mean_row, prepare_rows
 from .solvers.pool_gram import TaskPool

@@ -11,8 +11,8 @@ from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ._devices import enough_threads
 from ._sklearn import safe_indexing
+from ._threads import enough_threads
 from ._threshold import check_label_kind
 from .solvers.geometry import as_tensor, extremes
 

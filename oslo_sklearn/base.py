@@ -13,11 +13,12 @@ from torch import Tensor
 from ._array_api import in_arrays_of_X
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
-from ._devices import check_device, check_dtype, enough_threads
+from ._devices import check_device, check_dtype
 from ._open_set import OpenSetClassifier
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
+from ._threads import enough_threads
 from ._threshold import check_outlier_label, mark_outliers
 from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
 from ._validation import as_tensor, check_labels, check_rows, part_negatives

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from ._decision import Midway
-from ._devices import enough_threads
 from ._docs import shared_docs
 from ._progress import rows_to_read
 from ._sklearn import Interval, StrOptions
+from ._threads import own_threads
 from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
@@ -224,6 +224,7 @@ class OSLO(FewShotOpenSetClassifier):
         return super()._solve_batch(rows, labels, n_classes)
 
     @torch.inference_mode()
+    @own_threads()
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
@@ -337,7 +338,7 @@ class OSLO(FewShotOpenSetClassifier):
             )[0]
             for tile in rows.split(tile_rows(rows.shape[1]))
         )
-        with enough_threads(rows.numel()):
+        with own_threads():  # Dask shares out the blocks
             return sum_step(self._model(), state["path"][0], tiles).pack()
 
     def _score_bounds(self):

@@ -10,10 +10,10 @@ import torch
 
 from .._docs import shared_docs
 from .._sklearn import Interval
+from .._threads import one_blas_thread
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
-from ..solvers.pool_gram import one_blas_thread
 
 
 @shared_docs

@@ -1,0 +1,115 @@
+"""On how many threads to compute.
+
+Threads that share out work are this package's own, and each computes alone. Torch and the BLAS each
+keep threads of their own, which wait for each other after every operation. They go on waiting while
+the other's compute: two of each on two cores take several times as long as one, and on a busy
+machine far longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock, local
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+
+# Below this many entries, waking a second thread costs about what it saves, and on a busy machine
+# waiting for it costs ten times the whole task.
+_THREADS_WORTHWHILE = 2**23
+
+
+class _Limit:
+    """The limit on the BLAS's threads, and who wants it."""
+
+    def __init__(self):
+        self.lock, self.n_users, self.limiter = Lock(), 0, None
+
+
+_LIMIT = _Limit()
+_CALLER = local()  # how many threads may share out the work of a thread that computes alone
+
+
+@contextmanager
+def enough_threads(n_entries: int):
+    """Compute on one thread where the rows are few."""
+    if n_entries >= _THREADS_WORTHWHILE:
+        yield
+        return
+    with _alone(1):
+        yield
+
+
+@contextmanager
+def own_threads():
+    """Compute on one thread, but for what `run_threads` shares out."""
+    with _alone(_n_threads()):
+        yield
+
+
+@contextmanager
+def _alone(n_helpers: int):
+    before, allowed = torch.get_num_threads(), getattr(_CALLER, "n_threads", None)
+    if before > 1:
+        torch.set_num_threads(1)
+    _CALLER.n_threads = n_helpers
+    try:
+        with one_blas_thread():
+            yield
+    finally:
+        _CALLER.n_threads = allowed
+        if before > 1:  # else perhaps set by another call meanwhile, which gives the threads back
+            torch.set_num_threads(before)
+
+
+def _n_threads() -> int:
+    return getattr(_CALLER, "n_threads", None) or torch.get_num_threads()
+
+
+@contextmanager
+def one_blas_thread():
+    """Keep the BLAS to the thread that calls it.
+
+    The limit is the whole process's: of those that overlap, the first sets it, and the last lifts
+    it.
+    """
+    with _LIMIT.lock:
+        if not _LIMIT.n_users:
+            _LIMIT.limiter = _loaded_libraries().limit(limits=1, user_api="blas")
+        _LIMIT.n_users += 1
+    try:
+        yield
+    finally:
+        with _LIMIT.lock:
+            _LIMIT.n_users -= 1
+            if not _LIMIT.n_users:
+                _LIMIT.limiter.restore_original_limits()
+
+
+@cache
+def _loaded_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # to look for them takes milliseconds
+
+
+def run_threads(work: Callable, parts: Sequence, device: torch.device | None = None) -> list:
+    """What ``work`` returns for each part, called on as many threads as torch has.
+
+    Torch's modes and NumPy's are those of the caller. Parts that lie on a ``device`` other than the
+    CPU take turns.
+    """
+    with own_threads():
+        n_threads = min(_n_threads(), len(parts))
+        if n_threads <= 1 or (device is not None and device.type != "cpu"):
+            return [work(part) for part in parts]
+        is_inference, errors = torch.is_inference_mode_enabled(), np.geterr()
+
+        def call(part):
+            with torch.inference_mode(is_inference), np.errstate(**errors):
+                return work(part)
+
+        with ThreadPoolExecutor(n_threads) as threads:
+            return list(threads.map(call, parts))
