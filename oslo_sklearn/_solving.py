@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._devices import check_device, choose_device, common_dtype
 from ._results import Answer, Solution, State, as_batch, check_finite, join
-from ._threads import enough_threads
+from ._threads import enough_threads, run_threads
 from ._validation import as_tensor, check_center
 from .solvers.geometry import Task, mean_row, prepare_rows
 from .solvers.pool_gram import TaskPool
@@ -148,13 +148,16 @@ class TaskSolver:
     def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
         """Answer rows ``(n, d)`` in tiles, so that intermediate results stay small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
-        tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
+
+        def answer(tile):
+            tile = self._prepare(tile.to(device, dtype)[None], state["center"])
+            return keep(self._infer(state, tile).settle_ties())
+
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
-            # No name for what a tile gives, which would keep it until the next one is done.
-            found = [
-                keep(self._infer(state, self._prepare(tile, state["center"])).settle_ties())
-                for tile in tiles
-            ]
+            if self._batched:
+                found = run_threads(answer, rows.split(size), device)
+            else:  # may ask estimators of others, which need not be made for threads
+                found = [answer(tile) for tile in rows.split(size)]
             for answer in found:
                 check_finite(answer)
         return found[0] if len(found) == 1 else join(found)
