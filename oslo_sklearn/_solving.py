@@ -158,8 +158,8 @@ class TaskSolver:
                 found = run_threads(answer, rows.split(size), device)
             else:  # may ask estimators of others, which need not be made for threads
                 found = [answer(tile) for tile in rows.split(size)]
-            for answer in found:
-                check_finite(answer)
+            for of_tile in found:
+                check_finite(of_tile)
         return found[0] if len(found) == 1 else join(found)
 
 

@@ -23,7 +23,7 @@ from ._threshold import check_outlier_label, mark_outliers
 from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
-from .solvers.diagnosis import size_ratio
+from .solvers.diagnosis import Look, size_ratio
 from .solvers.geometry import only_classes
 
 _MAX_STORED_BYTES = 2**30
@@ -104,14 +104,15 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
             with enough_threads(support.numel() + query.numel()):
-                self._warn_of_scale(support, query)
+                look = Look.at(support, query)
+                self._warn_of_scale(look)
                 stays = _stays(support_X, query_X)
                 solution, answer = self._solve_one(support, codes, query, stays)
                 self._keep_state(solution)
                 self._keep_query_attributes(solution, answer)
                 self.labels_ = self._label(answer)
                 self._scores = Scores(self.outlierness_)
-                self._warn_of_task(support, codes, query)
+                self._warn_of_task(look, codes)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -122,13 +123,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         if not getattr(self, "converged_", True) and self.tol > 0:
             warn_of_no_convergence(self)
 
-    def _warn_of_scale(self, support: Tensor, query: Tensor) -> None:
+    def _warn_of_scale(self, look: Look) -> None:
         """Warn where the query seems not to have gone through the support's transformers."""
-        ratio = size_ratio(support, query)
+        ratio = size_ratio(look)
         if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
             warn_of_another_scale(ratio)
 
-    def _warn_of_task(self, support: Tensor, codes: np.ndarray, query: Tensor) -> None:
+    def _warn_of_task(self, look: Look, codes: np.ndarray) -> None:
         """Warn where the task that was just solved is not one for this method."""
 
     def _check_params(self) -> None:

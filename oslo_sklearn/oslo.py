@@ -18,7 +18,7 @@ from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
-from .solvers.diagnosis import is_narrow, largest_columns
+from .solvers.diagnosis import is_narrow, unscaled_columns
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_gram import solve_oslo_tasks
@@ -283,13 +283,12 @@ class OSLO(FewShotOpenSetClassifier):
         )
         return [tensor.cpu().numpy() for tensor in answers]
 
-    def _warn_of_task(self, support, codes, query):
-        columns = largest_columns(support, query)
-        if columns.are_unscaled:
+    def _warn_of_task(self, look, codes):
+        columns = unscaled_columns(look)
+        if columns is not None:
             warn_of_unscaled_columns(self, columns)
         # Another centre does not follow the query.
-        labels = torch.from_numpy(codes).to(support.device)
-        if self._centers_on_task() and is_narrow(support, labels, query, len(self.classes_)):
+        if self._centers_on_task() and is_narrow(look, codes, len(self.classes_)):
             warn_of_a_narrow_query(self)
 
     def _solves_by_sums(self) -> bool:
