@@ -31,7 +31,7 @@ class _Limit:
 
 
 _LIMIT = _Limit()
-_CALLER = local()  # how many threads may share out the work of a thread that computes alone
+_CALLER = local()  # of a thread that computes alone: its helpers, and how many it could have
 
 
 def pays_threads(n_entries: int) -> bool:
@@ -51,28 +51,29 @@ def enough_threads(n_entries: int):
 
 @contextmanager
 def own_threads():
-    """Compute on one thread, but for what `run_threads` shares out."""
-    with _alone(_n_threads()):
+    """Compute on one thread, but for what `run_threads` shares out, however few the rows."""
+    with _alone(_threads()[1]):
         yield
 
 
 @contextmanager
 def _alone(n_helpers: int):
-    before, allowed = torch.get_num_threads(), getattr(_CALLER, "n_threads", None)
+    before, kept = torch.get_num_threads(), getattr(_CALLER, "threads", None)
+    _CALLER.threads = n_helpers, _threads()[1]
     if before > 1:
         torch.set_num_threads(1)
-    _CALLER.n_threads = n_helpers
     try:
         with one_blas_thread():
             yield
     finally:
-        _CALLER.n_threads = allowed
+        _CALLER.threads = kept
         if before > 1:  # else perhaps set by another call meanwhile, which gives the threads back
             torch.set_num_threads(before)
 
 
-def _n_threads() -> int:
-    return getattr(_CALLER, "n_threads", None) or torch.get_num_threads()
+def _threads() -> tuple[int, int]:
+    """How many threads share out the caller's work, and how many could."""
+    return getattr(_CALLER, "threads", None) or (torch.get_num_threads(),) * 2
 
 
 @contextmanager
@@ -111,8 +112,8 @@ def run_threads(work: Callable, parts: Sequence, device: torch.device | None = N
     Torch's modes and NumPy's are those of the caller. Parts that lie on a ``device`` other than the
     CPU take turns.
     """
-    with own_threads():
-        n_threads = min(_n_threads(), len(parts))
+    n_threads = min(_threads()[0], len(parts))
+    with _alone(_threads()[0]):
         if n_threads <= 1 or (device is not None and device.type != "cpu"):
             return [work(part) for part in parts]
         is_inference, errors = torch.is_inference_mode_enabled(), np.geterr()

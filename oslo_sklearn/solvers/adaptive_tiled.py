@@ -67,6 +67,7 @@ MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small q
 WIDE_PRODUCT = 256  # rows of a product, with which more do not make it faster
 SETTLED = 5e-4  # relative change of sums in all steps that are left, which are then not made
 MET = 1e-4  # change of intercepts, after which they meet the shares
+_TILE_ENTRIES = 2**19  # of odds that stay in a processor's cache
 _TINY = 1e-30
 
 
@@ -239,13 +240,19 @@ class SampleFit:
         """
         g, odds = one
         intercepts, replicas = self.intercepts[g], self._n_query / odds.shape[1]
-        squared = odds.square()
+        # Some rows at a time, so that they are still at hand for the next product.
+        tiles = odds.split(max(1, _TILE_ENTRIES // len(odds)), 1)
         before, factor = intercepts.clone(), torch.ones_like(intercepts)
         for sweep in range(n_sweeps + 1):
-            total = (factor @ odds).clamp_min_(_TINY)
-            per_row = total.reciprocal()
-            counts = replicas * factor * (odds @ per_row)
-            squares = replicas * factor.square() * (squared @ per_row.square())
+            counts, squares = torch.zeros_like(factor), torch.zeros_like(factor)
+            totals = []
+            for tile in tiles:
+                totals.append((factor @ tile).clamp_min_(_TINY))
+                per_row = totals[-1].reciprocal()
+                counts += tile @ per_row
+                squares += tile.square() @ per_row.square_()
+            counts *= replicas * factor
+            squares *= replicas * factor.square()
             if sweep == n_sweeps:
                 break
             change = self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
@@ -253,7 +260,7 @@ class SampleFit:
             if change < MET:
                 n_sweeps = sweep + 1
         self._counts[g], self._squares[g] = counts, squares
-        return total, factor
+        return torch.cat(totals), factor
 
     def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
         """One of Newton's steps of the intercepts; return the largest change."""
