@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
-from ._devices import enough_threads
 from ._progress import rows_to_read
+from ._threads import own_threads, run_threads
 from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
@@ -24,6 +24,7 @@ _TILE_ENTRIES = 2**21  # of assignments that are at hand at once
 class LargeTasks(FewShotOpenSetClassifier):
     """How AdaptiveOSLO solves one large task: from a sample, and from sums over all rows."""
 
+    @own_threads()
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query."""
         rows = query[0]
@@ -44,7 +45,7 @@ class LargeTasks(FewShotOpenSetClassifier):
                 center,
                 sample,
                 len(rows),
-                lambda path: sum_step(OSLO_MODEL, path, (tile[1] * tile[2] for tile in tiles)),
+                partial(tiles.sum_step, OSLO_MODEL),
             )
             del sample
             return solution, self._answer_tiles(solution.state, tiles, n_classes)
@@ -64,8 +65,11 @@ class LargeTasks(FewShotOpenSetClassifier):
         """Solve one task from rows of its query, which are prepared in place."""
         support = self._prepare(support, center)
         of_task = None if center is None else center[0]
-        for tile in sample.split(tile_rows(sample.shape[1])):
-            tile.copy_(prepare_rows(tile, of_task, normalize=True))
+        run_threads(
+            lambda tile: tile.copy_(prepare_rows(tile, of_task, normalize=True)),
+            sample.split(tile_rows(sample.shape[1])),
+            sample.device,
+        )
         solve = partial(
             solve_adaptive_tiled,
             self._model(),
@@ -109,7 +113,7 @@ class LargeTasks(FewShotOpenSetClassifier):
             prepare_rows(tile.to(device, dtype), center, normalize=True)
             for tile in rows.split(tile_rows(rows.shape[1]))
         )
-        with enough_threads(rows.numel()):
+        with own_threads():  # Dask shares out the blocks
             return sum_step(OSLO_MODEL, state["path"][0], tiles).pack()
 
     def _answer_tiles(self, state, tiles, n_classes) -> Answer:
@@ -119,10 +123,14 @@ class LargeTasks(FewShotOpenSetClassifier):
         codes = torch.empty(1, n_rows, dtype=torch.int64, device=like.device)
         keeps = is_worth_storing(n_rows * n_classes * like.element_size())
         proba = like.new_empty(1, n_rows, n_classes) if keeps else None
-        for where, tile, inverse in tiles:
-            found = self._infer(state, (tile * inverse)[None])
-            scores[:, where], inlierness[:, where] = found.outlierness, found.inlierness
-            codes[:, where] = found.labels
-            if keeps:
-                proba[:, where] = found.proba
+
+        def answer(of_part):
+            for where, tile, inverse in of_part:
+                found = self._infer(state, (tile * inverse)[None])
+                scores[:, where], inlierness[:, where] = found.outlierness, found.inlierness
+                codes[:, where] = found.labels
+                if keeps:
+                    proba[:, where] = found.proba
+
+        tiles.read(answer)
         return Answer(proba, scores, labels=codes, inlierness=inlierness)

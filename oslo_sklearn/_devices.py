@@ -1,17 +1,12 @@
-"""Where to compute, in what type, and on how many threads."""
+"""Where to compute, and in what type."""
 
 from __future__ import annotations
-
-from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 # Below this many multiply-adds a step, moving a task to a GPU costs more than it gains.
 _GPU_WORTHWHILE = 2**26
-# Below this many entries, waking a second thread costs about what it saves, and on a busy machine
-# waiting for it costs ten times the whole task.
-_THREADS_WORTHWHILE = 2**23
 
 
 def check_device(device) -> torch.device | None:
@@ -73,17 +68,3 @@ def common_dtype(rows: list[torch.Tensor], dtype) -> torch.dtype:
         return getattr(torch, np.dtype(dtype).name)
     wide = any(tensor.dtype == torch.float64 for tensor in rows)
     return torch.float64 if wide else torch.float32
-
-
-@contextmanager
-def enough_threads(n_entries: int):
-    """Compute on one thread where the rows are few."""
-    n_threads = torch.get_num_threads()
-    if n_entries >= _THREADS_WORTHWHILE or n_threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)

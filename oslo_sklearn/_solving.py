@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._devices import check_device, choose_device, common_dtype, enough_threads
+from ._devices import check_device, choose_device, common_dtype
 from ._results import Answer, Solution, State, as_batch, check_finite, join
+from ._threads import enough_threads, run_threads
 from ._validation import as_tensor, check_center
 from .solvers.geometry import Task, mean_row, prepare_rows
 from .solvers.pool_gram import TaskPool
@@ -147,15 +148,18 @@ class TaskSolver:
     def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
         """Answer rows ``(n, d)`` in tiles, so that intermediate results stay small."""
         size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
-        tiles = (tile.to(device, dtype)[None] for tile in rows.split(size))
+
+        def answer(tile):
+            tile = self._prepare(tile.to(device, dtype)[None], state["center"])
+            return keep(self._infer(state, tile).settle_ties())
+
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
-            # Without a name, a tile's answer is freed before the next one is computed.
-            found = [
-                keep(self._infer(state, self._prepare(tile, state["center"])).settle_ties())
-                for tile in tiles
-            ]
-            for answer in found:
-                check_finite(answer)
+            if self._batched:
+                found = run_threads(answer, rows.split(size), device)
+            else:  # may ask estimators of others, which need not be made for threads
+                found = [answer(tile) for tile in rows.split(size)]
+            for of_tile in found:
+                check_finite(of_tile)
         return found[0] if len(found) == 1 else join(found)
 
 

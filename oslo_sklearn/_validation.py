@@ -11,7 +11,6 @@ from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ._devices import enough_threads
 from ._outlier_label import check_label_kind
 from ._sklearn import safe_indexing
 from .solvers.geometry import as_tensor, extremes
@@ -99,8 +98,7 @@ def _is_bounded(rows: torch.Tensor) -> bool:
     """Whether all is finite, and so far from overflow that rows can be subtracted: one pass."""
     if not rows.is_floating_point():
         return True
-    with enough_threads(rows.numel()):
-        low, high = extremes(rows)
+    low, high = extremes(rows)
     limit = torch.finfo(torch.promote_types(rows.dtype, torch.float32)).max / _MARGIN
     return -limit <= low and high <= limit
 

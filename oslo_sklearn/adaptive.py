@@ -24,7 +24,7 @@ from .solvers.adaptive import (
     solve_adaptive,
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
-from .solvers.diagnosis import largest_columns, some_rows
+from .solvers.diagnosis import unscaled_columns
 from .solvers.geometry import cell_center, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -280,13 +280,13 @@ class AdaptiveOSLO(LargeTasks):
             inlierness=torch.sigmoid(-found.scores),
         )
 
-    def _warn_of_task(self, support, codes, query):
-        columns = largest_columns(support, query)
-        if columns.are_unscaled:
+    def _warn_of_task(self, look, codes):
+        columns = unscaled_columns(look)
+        if columns is not None:
             warn_of_unscaled_columns(self, columns)
         least, most = _UNSURE
         if least < float((self._state["belief"] * self._state["is_even"]).sum()) < most:
-            differing = self._share_that_depends_on_mix(some_rows(query))
+            differing = self._share_that_depends_on_mix(look.query.rows)
             if differing > _DIFFERING:
                 warn_of_an_open_mix(self, differing)
 

@@ -16,12 +16,13 @@ from ._array_api import in_arrays_of_X
 from ._classifier import OpenSetClassifier
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
-from ._devices import check_device, check_dtype, enough_threads
+from ._devices import check_device, check_dtype
 from ._docs import shared_docs
 from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
+from ._threads import enough_threads
 from ._typing import (
     Array,
     Center,
@@ -36,7 +37,7 @@ from ._typing import (
 )
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
-from .solvers.diagnosis import size_ratio
+from .solvers.diagnosis import Look, size_ratio
 from .solvers.geometry import only_classes
 
 _MAX_STORED_BYTES = 2**30
@@ -152,14 +153,15 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, SharedParameters, Open
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
             with enough_threads(support.numel() + query.numel()):
-                self._warn_of_scale(support, query)
+                look = Look.at(support, query)
+                self._warn_of_scale(look)
                 stays = _stays(support_X, query_X)
                 solution, answer = self._solve_one(support, codes, query, stays)
                 self._keep_state(solution)
                 self._keep_query_attributes(solution, answer)
                 self.labels_ = self._label(answer)
                 self._scores = Scores(self.outlierness_)
-                self._warn_of_task(support, codes, query)
+                self._warn_of_task(look, codes)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -170,13 +172,13 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, SharedParameters, Open
         if not getattr(self, "converged_", True) and self.tol > 0:
             warn_of_no_convergence(self)
 
-    def _warn_of_scale(self, support: Tensor, query: Tensor) -> None:
+    def _warn_of_scale(self, look: Look) -> None:
         """Warn where the query seems not to have gone through the support's transformers."""
-        ratio = size_ratio(support, query)
+        ratio = size_ratio(look)
         if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
             warn_of_another_scale(ratio)
 
-    def _warn_of_task(self, support: Tensor, codes: np.ndarray, query: Tensor) -> None:
+    def _warn_of_task(self, look: Look, codes: np.ndarray) -> None:
         """Warn where the task that was just solved is not one for this method."""
 
     def _check_params(self) -> None:

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from ._decision import Midway
-from ._devices import enough_threads
 from ._progress import rows_to_read
 from ._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
+from ._threads import own_threads
 from ._typing import Center
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method, is_worth_storing
-from .solvers.diagnosis import is_narrow, largest_columns
+from .solvers.diagnosis import is_narrow, unscaled_columns
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_gram import solve_oslo_tasks
@@ -201,6 +201,7 @@ class OSLO(FewShotOpenSetClassifier):
         return super()._solve_batch(rows, labels, n_classes)
 
     @torch.inference_mode()
+    @own_threads()
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
@@ -259,13 +260,12 @@ class OSLO(FewShotOpenSetClassifier):
         )
         return [tensor.cpu().numpy() for tensor in answers]
 
-    def _warn_of_task(self, support, codes, query):
-        columns = largest_columns(support, query)
-        if columns.are_unscaled:
+    def _warn_of_task(self, look, codes):
+        columns = unscaled_columns(look)
+        if columns is not None:
             warn_of_unscaled_columns(self, columns)
         # Another centre does not follow the query.
-        labels = torch.from_numpy(codes).to(support.device)
-        if self._centers_on_task() and is_narrow(support, labels, query, len(self.classes_)):
+        if self._centers_on_task() and is_narrow(look, codes, len(self.classes_)):
             warn_of_a_narrow_query(self)
 
     def _solves_by_sums(self) -> bool:
@@ -314,7 +314,7 @@ class OSLO(FewShotOpenSetClassifier):
             )[0]
             for tile in rows.split(tile_rows(rows.shape[1]))
         )
-        with enough_threads(rows.numel()):
+        with own_threads():  # Dask shares out the blocks
             return sum_step(self._model(), state["path"][0], tiles).pack()
 
     def _score_bounds(self):

@@ -25,6 +25,7 @@ LAYERS = (
         "_optional",
         "_progress",
         "_devices",
+        "_threads",
         "_decision",
         "_outlier_label",
         "_sklearn",

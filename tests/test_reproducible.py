@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 import oslo_sklearn
-from oslo_sklearn import FewShotOpenSetSplit, _devices, _solving, adaptive
+from oslo_sklearn import FewShotOpenSetSplit, _solving, _threads, adaptive
 from oslo_sklearn.base import FewShotOpenSetClassifier
 from oslo_sklearn.evaluation import _solve
 from oslo_sklearn.evaluation._tasks import LabelledPool, draw_tasks
@@ -39,9 +39,9 @@ def answers(n_threads: int, least_entries: int) -> dict[str, np.ndarray]:
     Threads are for tasks with `least_entries`: `FEW`, or as many as the package thinks best.
     """
     task, found = make_task(n_shot=2, n_query=30, n_features=128), {}
-    before = torch.get_num_threads(), _devices._THREADS_WORTHWHILE
+    before = torch.get_num_threads(), _threads._THREADS_WORTHWHILE
     torch.set_num_threads(n_threads)
-    _devices._THREADS_WORTHWHILE = least_entries
+    _threads._THREADS_WORTHWHILE = least_entries
     try:
         with threadpool_limits(n_threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -50,7 +50,7 @@ def answers(n_threads: int, least_entries: int) -> dict[str, np.ndarray]:
                 found |= {f"{name}.{key}": np.asarray(values) for key, values in result.items()}
     finally:
         torch.set_num_threads(before[0])
-        _devices._THREADS_WORTHWHILE = before[1]
+        _threads._THREADS_WORTHWHILE = before[1]
     return found
 
 
@@ -59,7 +59,7 @@ import sys, numpy as np, test_reproducible
 for n_threads in (1, 2):
     np.savez(f"{n_threads}.npz", **test_reproducible.answers(n_threads, int(sys.argv[1])))
 """
-FEW, USUAL = 0, _devices._THREADS_WORTHWHILE
+FEW, USUAL = 0, _threads._THREADS_WORTHWHILE
 
 
 def assert_close(estimator, scores, labels, expected):

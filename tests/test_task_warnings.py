@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from oslo_sklearn import OSLO, AdaptiveOSLO, SimpleShot, adaptive, evaluate
 from oslo_sklearn.exceptions import TaskWarning
 from oslo_sklearn.recipes._piles import PILES, PileSplit
-from oslo_sklearn.solvers.diagnosis import size_ratio
+from oslo_sklearn.solvers.diagnosis import Look, size_ratio
 
 BALANCED = [pile for pile in PILES if pile.name in ("15x5 + 15", "15x5 + 2", "15x5 + 0")]
 NARROW = [pile for pile in PILES if pile.known[-1] == 0 and sum(pile.known)]
@@ -163,10 +163,10 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was():
 
 def test_size_ratio_is_that_of_the_median_lengths():
     support = torch.tensor([[3.0, 4.0], [6.0, 8.0], [0.0, 5.0]])
-    assert size_ratio(support, 3 * support) == pytest.approx(3)
-    assert size_ratio(2e37 * support, 1e-30 * support) == pytest.approx(5e-68)
-    assert size_ratio(2 * torch.eye(2), torch.eye(2)) == 0.5
+    assert size_ratio(Look.at(support, 3 * support)) == pytest.approx(3)
+    assert size_ratio(Look.at(2e37 * support, 1e-30 * support)) == pytest.approx(5e-68)
+    assert size_ratio(Look.at(2 * torch.eye(2), torch.eye(2))) == 0.5
     zero = torch.zeros(3, 2)
     half = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
     for pair in ((zero, support), (support, zero), (half, support), (support, half)):
-        assert size_ratio(*pair) == 1
+        assert size_ratio(Look.at(*pair)) == 1

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from .._sklearn import COUNT, POSITIVE
+from .._threads import one_blas_thread
 from .._typing import Center
 from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
 from ..solvers.ici import solve_ici
-from ..solvers.pool_gram import one_blas_thread
 
 
 @few_shot_method

@@ -13,9 +13,10 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._devices import check_device, choose_device, common_dtype, enough_threads
+from .._devices import check_device, choose_device, common_dtype
 from .._results import QUERY_ATTRIBUTES
 from .._sklearn import safe_indexing
+from .._threads import enough_threads
 from .._validation import as_tensor, check_rows, count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..pipeline import fit_transformers

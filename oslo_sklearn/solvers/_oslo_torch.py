@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._threads import run_threads
 from .geometry import noise_of, one_hot, plain_norms, unit_rows
 from .oslo import OSLOModel, step
-from .pool_gram import run_threads
 
 _CPU_FLOATS, _GPU_FLOATS = 2**20, 2**27  # blocks of as many tasks as a processor's cache holds
 
@@ -73,11 +73,7 @@ def solve_batched(problem: Problem, pool: Tensor, is_gram: bool) -> tuple[TaskAn
         answers.codes[:, :, at], answers.outlierness[:, :, at] = codes, scores
         sound[at] = is_sound & ((norms > floors(pool.dtype)[1]) | (not problem.cosine))
 
-    if on_cpu:
-        run_threads(solve, range(0, n_tasks, chunk))
-    else:
-        for first in range(0, n_tasks, chunk):
-            solve(first)
+    run_threads(solve, range(0, n_tasks, chunk), pool.device)
     return answers, sound
 
 

@@ -20,7 +20,6 @@ from .pool_gram import (
     ascending,
     compiles,
     index_tasks,
-    one_blas_thread,
     share_out_tasks,
 )
 
@@ -108,6 +107,5 @@ def solve_adaptive_tasks(
         bool(normalize), hypotheses, tuple(map(float, model[:4])), search,
         judging, labels_from,
     )  # fmt: skip
-    with one_blas_thread():
-        share_out_tasks(lambda *part: solve_range(*shared, *part, *answers), n_tasks)
+    share_out_tasks(lambda *part: solve_range(*shared, *part, *answers), n_tasks)
     return answers

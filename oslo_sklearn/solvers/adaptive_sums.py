@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._threads import run_threads
 from .geometry import center_of_cells, one_hot, plain_product
 from .oslo_tiled import tile_rows
 
+_PARTS = 4  # of rows that threads share out
 _SCALE = 2.0**-40  # of sums of rows as they are: no number of them overflows
 
 
@@ -26,10 +28,15 @@ def spread_rows(n_rows: int, n_wanted: int) -> Tensor:
 
 def sum_moment(rows: Tensor) -> Tensor:
     """Sum of the squares of rows ``(n, d)``, in double precision."""
-    moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
-    for tile in rows.split(tile_rows(rows.shape[1])):
-        moment += plain_product(tile.mT, tile)
-    return moment
+
+    def add_up(rows: Tensor) -> Tensor:
+        moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
+        for tile in rows.split(tile_rows(rows.shape[1])):
+            moment += plain_product(tile.mT, tile)
+        return moment
+
+    # As few parts as threads may need: each takes d x d numbers.
+    return sum(run_threads(add_up, rows.split(-(-len(rows) // _PARTS)), rows.device))
 
 
 class CellSums(NamedTuple):
@@ -62,17 +69,18 @@ class CellSums(NamedTuple):
         return CellSums(self.rows + rows, self.counts + joins.sum(0))
 
 
-def sum_cells(prototypes: Tensor, tiles: Iterable[Tensor]) -> CellSums:
+def sum_cells(prototypes: Tensor, tiles: Sequence[Tensor]) -> CellSums:
     """Let rows join the class whose prototype they are closest to; rows are not prepared."""
-    rows = torch.zeros_like(prototypes, dtype=torch.float64)
-    counts = rows.new_zeros(len(rows))
-    for tile in tiles:
+
+    def add_up(tile: Tensor) -> CellSums:
         low, high = tile.aminmax()
         largest = torch.maximum(-low, high)  # so that neither product overflows
         scale = torch.where(largest > 0, largest, 1.0)
         # A line for each class, as in `read_tiles`.
         nearest = ((prototypes / scale) @ tile.mT).max(0).indices
         joins = one_hot(nearest, len(prototypes), tile.dtype).mT.contiguous()
-        counts += joins.sum(1)
-        rows += (joins.div_(scale) @ tile) * (scale.double() * _SCALE)
-    return CellSums(rows, counts)
+        counts = joins.sum(1, dtype=torch.float64)
+        return CellSums((joins.div_(scale) @ tile) * (scale.double() * _SCALE), counts)
+
+    parts = run_threads(add_up, tiles, prototypes.device)
+    return CellSums(*map(sum, zip(*parts, strict=True)))

@@ -17,13 +17,15 @@ A query no larger than the first sample is solved as `adaptive` does, but for ro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._threads import run_threads
 from .adaptive import (
     FIRST_SWEEPS,
     KEPT,
@@ -52,7 +54,7 @@ from .adaptive_belief import (
 )
 from .adaptive_sums import spread_rows, sum_moment
 from .geometry import class_means, is_alone, one_hot, plain_product, safe_log
-from .oslo_tiled import StepSums, ascend
+from .oslo_tiled import StepSums, ascend, tile_rows
 from .smoother import mean_square, moment_map
 
 FIRST_ROWS = 2**13  # that the hypotheses are first judged on
@@ -66,6 +68,7 @@ MANY_CLASSES = 100  # with these, hopeless hypotheses are dropped from a small q
 WIDE_PRODUCT = 256  # rows of a product, with which more do not make it faster
 SETTLED = 5e-4  # relative change of sums in all steps that are left, which are then not made
 MET = 1e-4  # change of intercepts, after which they meet the shares
+_TILE_ENTRIES = 2**19  # of odds that stay in a processor's cache
 _TINY = 1e-30
 
 
@@ -180,50 +183,86 @@ class SampleFit:
         n_entries, n_rows = weights.shape[1], len(self._sample)
         n_together = min(-(-WIDE_PRODUCT // n_entries), SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
         moving = self._is_moving.nonzero()[:, 0]
-        shared = None
-        if len(weights) == 1:
-            shared = _odds(plain_product(weights[0], self._sample.mT)[None], self.intercepts[:1])
+        are_same = len(weights) == 1
+        if are_same:
+            odds, top = self._odds(weights, self.intercepts[:1])
         weights = weights.expand_as(self._rows)
         for at in moving.split(max(1, n_together)) if len(moving) else ():
-            if shared is None:
-                logits = plain_product(weights[at].flatten(0, 1), self._sample.mT)
-                odds, top = _odds(logits.unflatten(0, (-1, n_entries)), self.intercepts[at])
-            else:
-                odds, top = (part.expand(len(at), -1, -1) for part in shared)
-            found = [self._sweep(g, odds[i], n_sweeps) for i, g in enumerate(at.tolist())]
+            if not are_same:
+                odds, top = self._odds(weights[at], self.intercepts[at])
+            each = list(zip(at.tolist(), odds.expand(len(at), -1, -1), strict=True))
+            found = self._run(partial(self._sweep, n_sweeps), each)
             totals, factors = map(torch.stack, zip(*found, strict=True))
-            per_row = totals.reciprocal()[:, None]
-            odds = odds.mul_(per_row) if shared is None else odds * per_row
-            rows = plain_product(odds.flatten(0, 1), self._sample).unflatten(0, (-1, n_entries))
+            rows = self._sum_rows(odds, totals.reciprocal())
             self._rows[at] = rows.mul_(factors[..., None] * (self._n_query / n_rows))
             # A row's entropy is its log-sum-exp minus its expected logit.
             expected = (self._rows[at] * weights[at]).sum((1, 2))
             expected += (self._counts[at] * self.intercepts[at]).sum(1)
-            log_sums = totals.log_().add_(top[:, 0]).mean(1)
+            log_sums = totals.log_().add_(top).mean(1)
             self._entropy[at] = log_sums - expected / self._n_query
 
-    def _sweep(self, g: int, odds: Tensor, n_sweeps: int) -> tuple[Tensor, Tensor]:
-        """Meet the shares with odds ``(K + 1, m)``; return rows' totals and entries' factors.
+    def _run(self, work: Callable, parts: Sequence) -> list:
+        return run_threads(work, parts, self._sample.device)
+
+    def _stretches(self) -> list[slice]:
+        """Of the sample's rows, each for one thread."""
+        n_rows, size = self._sample.shape[0], tile_rows(self._sample.shape[1])
+        return [slice(first, first + size) for first in range(0, n_rows, size)]
+
+    def _odds(self, weights: Tensor, intercepts: Tensor) -> tuple[Tensor, Tensor]:
+        """Exponentials of logits ``(h, K + 1, m)`` over each row's largest, and that ``(h, m)``."""
+        odds = weights.new_empty(*intercepts.shape, len(self._sample))
+        top = odds.new_empty(len(weights), len(self._sample))
+
+        def exponentiate(at: slice) -> None:
+            logits = plain_product(weights.flatten(0, 1), self._sample[at].mT)
+            logits = logits.unflatten(0, intercepts.shape).add_(intercepts[..., None])
+            top[:, at] = largest = logits.amax(1)
+            torch.exp(logits.sub_(largest[:, None]), out=odds[..., at])
+
+        self._run(exponentiate, self._stretches())
+        return odds, top
+
+    def _sum_rows(self, odds: Tensor, weights: Tensor) -> Tensor:
+        """Sums of the sample's rows ``(h, K + 1, d)`` by odds, with weights ``(h, m)``."""
+
+        def add_up(at: slice) -> Tensor:
+            weighted = odds[..., at] * weights[:, None, at]
+            return plain_product(weighted.flatten(0, 1), self._sample[at])
+
+        return sum(self._run(add_up, self._stretches())).unflatten(0, (len(weights), -1))
+
+    def _sweep(self, n_sweeps: int, one: tuple[int, Tensor]) -> tuple[Tensor, Tensor]:
+        """Meet the shares of one hypothesis; return rows' totals and entries' factors.
+
+        ``one`` is its place among the others, and its odds ``(K + 1, m)``.
 
         Newton's steps as in `adaptive`, but exponentials are taken once for all of them, and what
         a step needs are products of them with vectors.
         """
+        g, odds = one
         intercepts, replicas = self.intercepts[g], self._n_query / odds.shape[1]
-        squared = odds.square()
+        # Some rows at a time, so that they are still at hand for the next product.
+        tiles = odds.split(max(1, _TILE_ENTRIES // len(odds)), 1)
         before, factor = intercepts.clone(), torch.ones_like(intercepts)
-        for i in range(n_sweeps + 1):
-            total = (factor @ odds).clamp_min_(_TINY)
-            per_row = total.reciprocal()
-            counts = replicas * factor * (odds @ per_row)
-            squares = replicas * factor.square() * (squared @ per_row.square())
-            if i == n_sweeps:
+        for sweep in range(n_sweeps + 1):
+            counts, squares = torch.zeros_like(factor), torch.zeros_like(factor)
+            totals = []
+            for tile in tiles:
+                totals.append((factor @ tile).clamp_min_(_TINY))
+                per_row = totals[-1].reciprocal()
+                counts += tile @ per_row
+                squares += tile.square() @ per_row.square_()
+            counts *= replicas * factor
+            squares *= replicas * factor.square()
+            if sweep == n_sweeps:
                 break
             change = self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
             factor = (intercepts - before).exp_()
             if change < MET:
-                n_sweeps = i + 1
+                n_sweeps = sweep + 1
         self._counts[g], self._squares[g] = counts, squares
-        return total, factor
+        return torch.cat(totals), factor
 
     def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
         """One of Newton's steps of the intercepts; return the largest change."""
@@ -278,13 +317,6 @@ class SampleFit:
         self._outliers_count = OUTLIERS_COUNT
         self._is_moving.fill_(True)
         self._extra_prior = extra_prior(self._n_classes, self._n_labelled)
-
-
-def _odds(logits: Tensor, intercepts: Tensor) -> tuple[Tensor, Tensor]:
-    """Exponentials of logits ``(h, K + 1, m)``, in place, over the largest; and the latter."""
-    logits += intercepts[..., None]
-    top = logits.amax(1, keepdim=True)
-    return logits.sub_(top).exp_(), top
 
 
 def solve_adaptive_tiled(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import noise_of, one_hot, plain_norms, plain_product, unit_rows
+from .geometry import extremes, noise_of, one_hot, plain_norms, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -31,10 +31,40 @@ class Columns(NamedTuple):
     n_columns: int
     share: float
 
-    @property
-    def are_unscaled(self) -> bool:
-        """Whether the other columns hardly count."""
-        return self.n_columns > 2 and self.share > NEARLY_ALL
+
+class Rows(NamedTuple):
+    """Rows ``(n, d)`` with their lengths ``(n, 1)``, and whether none of these is extreme."""
+
+    rows: Tensor
+    lengths: Tensor
+    are_plain: bool
+
+    @classmethod
+    def of(cls, rows: Tensor) -> Rows:
+        lengths, is_plain = plain_norms(rows)
+        return cls(rows, lengths, bool(is_plain.all()))
+
+    def median_length(self) -> tuple[float, float]:
+        """The median over a scale with which no square overflows, and the scale."""
+        if self.are_plain:
+            return float(self.lengths.median()), 1.0
+        scale = float(self.rows.abs().max()) or 1.0
+        return float(torch.linalg.vector_norm(self.rows / scale, dim=1).median()), scale
+
+    def directions(self) -> Tensor:
+        return self.rows / self.lengths if self.are_plain else unit_rows(self.rows)
+
+
+class Look(NamedTuple):
+    """What all diagnoses look at: the support, and rows spread over the query."""
+
+    support: Rows
+    query: Rows
+
+    @classmethod
+    def at(cls, support: Tensor, query: Tensor) -> Look:
+        dtype = torch.promote_types(support.dtype, query.dtype)
+        return cls(Rows.of(support.to(dtype)), Rows.of(some_rows(query).to(dtype)))
 
 
 def some_rows(query: Tensor) -> Tensor:
@@ -42,26 +72,15 @@ def some_rows(query: Tensor) -> Tensor:
     return query[:: -(-len(query) // MOST_ROWS)] if len(query) else query
 
 
-def size_ratio(support: Tensor, query: Tensor) -> float:
+def size_ratio(look: Look) -> float:
     """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
-    (of_support, support_scale), (of_query, query_scale) = map(
-        _median_length, (support, some_rows(query))
-    )
+    (of_support, support_scale), (of_query, query_scale) = (part.median_length() for part in look)
     if of_support == 0 or of_query == 0:
         return 1.0
     return of_query / of_support * (query_scale / support_scale)
 
 
-def _median_length(rows: Tensor) -> tuple[float, float]:
-    """The median of rows' lengths, over a scale with which no square overflows, and the scale."""
-    lengths, is_plain = plain_norms(rows)
-    if bool(is_plain.all()):
-        return float(lengths.median()), 1.0
-    scale = float(rows.abs().max()) or 1.0
-    return float(torch.linalg.vector_norm(rows / scale, dim=1).median()), scale
-
-
-def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> bool:
+def is_narrow(look: Look, codes: np.ndarray, n_classes: int) -> bool:
     """Whether most classes get almost no rows of the query.
 
     Rows join the nearest prototype; nothing is centred, since the mean of a narrow query is what
@@ -72,29 +91,28 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
 
     Parameters
     ----------
-    support, query : Tensor of shape (s, d) and (n, d)
-    labels : Tensor of shape (s,)
-        Class indices; -1 for a row of no class.
+    look : Look
+    codes : int array of shape (s,)
+        Class indices of the support; -1 for a row of no class.
     n_classes : int
     """
     if n_classes == 1:
         return False
-    dtype = torch.promote_types(support.dtype, query.dtype)
-    support, query = support.to(dtype), some_rows(query).to(dtype)
-    sums = one_hot(labels, n_classes, dtype).mT @ unit_rows(support)
+    directions = look.support.directions()
+    labels = torch.from_numpy(codes).to(directions.device)
+    sums = one_hot(labels, n_classes, directions.dtype).mT @ directions
     prototypes = sums / torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(_TIE)
     # Few numbers from here on, with a line for each class.
-    cosines = _cosines(query, prototypes).mT.cpu().numpy()
+    cosines = _cosines(prototypes, look.query).cpu().numpy()
     best = cosines.max(0)
+    middle = (len(best) - 1) // 2
     joins = cosines >= best - _TIE
-    median = np.partition(best, (len(best) - 1) // 2)[(len(best) - 1) // 2]
-    joins = joins[:, best >= median]
-    counts = (joins / joins.sum(0)).sum(1)
+    counts = joins @ ((best >= np.partition(best, middle)[middle]) / joins.sum(0))
     n_rows = float(counts.sum())
     shares = counts[counts > 0] / n_rows
     entropy = float(-(shares * np.log(shares)).sum())
     effective = math.exp(entropy + (len(shares) - 1) / (2 * n_rows)) / n_classes
-    n_shots = max(float((labels >= 0).sum()) / n_classes, 1.0)
+    n_shots = max(np.count_nonzero(codes >= 0) / n_classes, 1.0)
     if effective >= NARROW - NARROW_NOISE / n_shots:
         return False
     # Twice the log likelihood ratio against equal shares: chi-square if they are.
@@ -102,26 +120,42 @@ def is_narrow(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) ->
     return float(torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)) < BY_CHANCE
 
 
-def _cosines(rows: Tensor, prototypes: Tensor) -> Tensor:
-    lengths, is_plain = plain_norms(rows)
-    if bool(is_plain.all()):
-        return plain_product(rows, prototypes.mT) / lengths
-    return plain_product(unit_rows(rows), prototypes.mT)
+def _cosines(prototypes: Tensor, query: Rows) -> Tensor:
+    if query.are_plain:  # so few numbers are divided faster than the rows
+        return (prototypes @ query.rows.mT) / query.lengths.mT
+    return prototypes @ query.directions().mT
 
 
-def largest_columns(support: Tensor, query: Tensor) -> Columns:
-    """The columns of largest variance in support and query ``(s, d)`` and ``(n, d)``."""
-    parts = [support, some_rows(query)]
+def unscaled_columns(look: Look) -> Columns | None:
+    """The columns of largest variance, if all others hardly count."""
+    parts, n_columns = [part.rows for part in look], look.query.rows.shape[1]
+    n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
+    if n_columns <= 2 or _are_surely_even(look, n_largest):
+        return None
     variances = _variances(parts)
     if not _LEAST_PLAIN < float(variances.sum()) < 1 / _LEAST_PLAIN:
         largest = max(float(part.abs().max()) for part in parts)
         if largest > 0:
             variances = _variances([part / largest for part in parts])
-    n_columns = len(variances)
-    n_largest = min(FEW_COLUMNS, max(1, n_columns // 6))
     total = float(variances.sum())
-    held = float(variances.topk(n_largest).values.sum())
-    return Columns(n_largest, n_columns, held / total if total > 0 else 0.0)
+    share = float(variances.topk(n_largest).values.sum()) / total if total > 0 else 0.0
+    return Columns(n_largest, n_columns, share) if share > NEARLY_ALL else None
+
+
+def _are_surely_even(look: Look, n_largest: int) -> bool:
+    """Whether columns of values within such limits cannot hold nearly all of the variance.
+
+    That of a column is at most a quarter of its squared range (Popoviciu).
+    """
+    lows, highs = zip(*(extremes(part.rows) for part in look), strict=True)
+    spread = max(highs) - min(lows)
+    most = n_largest * spread * spread / 4  # a power of Python would raise on overflow
+    n_rows = sum(len(part.rows) for part in look)
+    squares = sum(float(part.lengths.square().sum()) for part in look) / n_rows
+    mean = sum(part.rows.sum(0) for part in look) / n_rows
+    total = squares - float(mean @ mean)
+    # Where little is left, rounding may be much of it.
+    return most < NEARLY_ALL * total and total > 1e-3 * squares
 
 
 def _variances(parts: list[Tensor]) -> Tensor:

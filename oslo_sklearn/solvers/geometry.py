@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._threads import pays_threads
+
 VERY_FEW = 6  # columns of a product
 CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
 
@@ -190,7 +192,7 @@ def extremes(x: Tensor) -> tuple[float, float]:
 
     NumPy takes a third of torch's time on one thread.
     """
-    if _is_at_hand(x) and torch.get_num_threads() == 1:
+    if _is_at_hand(x) and not pays_threads(x.numel()):
         return float(x.numpy().min()), float(x.numpy().max())
     low, high = torch.aminmax(x)
     return float(low), float(high)

@@ -13,16 +13,20 @@ ways to read it share the loop:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._threads import run_threads
 from .geometry import center_rows, one_hot, plain_norms, unit_rows
 from .oslo import OSLOModel, Step, expected_log_p, replay_oslo, step
 
 _TILE_ENTRIES = 2**21
+_PARTS = 16  # of a query that threads share out, each with sums of its own
 _MOST_ROWS = 2**12  # in a tile: sums over more than that lose digits in single precision
 
 
@@ -49,9 +53,10 @@ class StepSums(NamedTuple):
         """As one vector: the sum of such vectors is that of all rows."""
         return torch.cat([part.reshape(-1) for part in self]).cpu().numpy()
 
-    def scaled(self, factor: float) -> StepSums:
-        """The sums of as many times the rows."""
-        return StepSums(*(part * factor for part in self))
+    @classmethod
+    def total(cls, parts: list[StepSums]) -> StepSums:
+        """The sums of all parts of the rows."""
+        return cls(*map(sum, zip(*parts, strict=True)))
 
     @classmethod
     def unpack(cls, packed: np.ndarray, n_classes: int) -> StepSums:
@@ -162,6 +167,9 @@ class TiledRows:
 
     Each tile comes with its place and with one over its rows' lengths ``(n, 1)``. ``on_read`` is
     told how many rows have been read; finding the lengths is the first reading.
+
+    Threads share out the same parts of the rows, however many they are, so that sums do not depend
+    on their number.
     """
 
     def __init__(
@@ -170,11 +178,14 @@ class TiledRows:
         center: Tensor | None,
         on_read: Callable[[int], object] = lambda n_rows: None,
     ):
-        self.rows, self.center, self._on_read = rows, center, on_read
+        self.rows, self.center, self._on_read, self._lock = rows, center, on_read, Lock()
         self.size = tile_rows(rows.shape[1])
         noise = center_rows(rows[:0], center)[1]
         self.inverse = rows.new_empty(len(rows), 1)
-        for _, tile, inverse in self:
+        self.read(partial(self._find_lengths, noise))
+
+    def _find_lengths(self, noise: Tensor | float, tiles) -> None:
+        for _, tile, inverse in tiles:
             length, is_plain = plain_norms(tile, noise)
             if not bool(is_plain.all()):
                 # A row's product with its direction: no square over- or underflows.
@@ -184,14 +195,31 @@ class TiledRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        for start in range(0, len(self.rows), self.size):
+    def read(self, work: Callable[[Iterator[tuple[slice, Tensor, Tensor]]], object]) -> list:
+        """What ``work`` returns for the tiles of each part of the rows."""
+        n_tiles = -(-len(self) // self.size)
+        size = -(-n_tiles // _PARTS) * self.size
+        return run_threads(
+            lambda first: work(self._tiles(first, min(first + size, len(self)))),
+            range(0, len(self), size),
+            self.rows.device,
+        )
+
+    def sum_step(self, model: OSLOModel, path: Tensor) -> StepSums:
+        """What the step after a path adds up over the rows, of which nothing else is kept."""
+        return StepSums.total(
+            self.read(lambda tiles: sum_step(model, path, (row * inv for _, row, inv in tiles)))
+        )
+
+    def _tiles(self, first: int, last: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        for start in range(first, last, self.size):
             where = slice(start, start + self.size)
             tile = self.rows[where]
             if self.center is not None:
                 tile = tile - self.center
             yield where, tile, self.inverse[where]
-            self._on_read(len(tile))
+            with self._lock:
+                self._on_read(len(tile))
 
 
 def solve_oslo_tiled(
@@ -212,34 +240,41 @@ def solve_oslo_tiled(
     z = support.new_full((len(query), n_classes), 1 / n_classes) if keep_z else None
     logit_xi = support.new_empty(len(query))
 
-    def add_up(path: Tensor) -> StepSums:
-        if z is None:
-            return sum_step(model, path, (tile * inverse for _, tile, inverse in query))
+    def add_step(path: Tensor, tiles) -> StepSums:
         sums = StepSums.zeros(path[0])
-        for where, tile, inverse in query:
+        for where, tile, inverse in tiles:
             found = step(model, (tile @ path[-1].mT).mul_(inverse), z[where])
             sums.add(model, found, tile, inverse, logit_xi[where] if len(path) > 1 else None)
             z[where], logit_xi[where] = found.z, found.logit_xi
         return sums
 
+    def add_up(path: Tensor) -> StepSums:
+        if z is None:
+            return query.sum_step(model, path)
+        return StepSums.total(query.read(partial(add_step, path)))
+
     found = ascend(model, support, labels, n_classes, add_up, max_iter=max_iter, start=start)
     codes = torch.empty(len(query), dtype=torch.int64, device=support.device)
-    fit = torch.zeros((), dtype=torch.float64, device=support.device)
-    for where, tile, inverse in query:
-        if z is None:
-            rows = (tile * inverse)[None]
-            log_p, of_tile, logit_xi[where] = (
-                part[0] for part in replay_oslo(model, found.path[None], rows)
-            )
-        else:
-            log_p, of_tile = (tile @ found.path[-1].mT).mul_(inverse), z[where]
-        codes[where] = log_p.argmax(-1)
-        expected = expected_log_p(log_p, of_tile)
-        if max_iter:
-            fit += model.fit(expected, torch.sigmoid(logit_xi[where])).sum()
-        else:
-            logit_xi[where] = expected / model.lambda_xi
-    objective = found.objective
+
+    def answer(tiles) -> Tensor:
+        fit = torch.zeros((), dtype=torch.float64, device=support.device)
+        for where, tile, inverse in tiles:
+            if z is None:
+                rows = (tile * inverse)[None]
+                log_p, of_tile, logit_xi[where] = (
+                    part[0] for part in replay_oslo(model, found.path[None], rows)
+                )
+            else:
+                log_p, of_tile = (tile @ found.path[-1].mT).mul_(inverse), z[where]
+            codes[where] = log_p.argmax(-1)
+            expected = expected_log_p(log_p, of_tile)
+            if max_iter:
+                fit += model.fit(expected, torch.sigmoid(logit_xi[where])).sum()
+            else:
+                logit_xi[where] = expected / model.lambda_xi
+        return fit
+
+    fits, objective = query.read(answer), found.objective
     if max_iter:
-        objective[-1] += fit
+        objective[-1] += sum(fits)
     return TiledSolution(found.path, codes, z, logit_xi, objective.to(support.dtype))

@@ -1,37 +1,24 @@
-"""Tasks as index sets into one pool: its Gram matrix, and threads that share tasks out."""
+"""Tasks as index sets into one pool: its Gram matrix, and how threads share tasks out."""
 
 from __future__ import annotations
 
 import importlib
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from copy import copy
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from .._threads import run_threads
 from .geometry import as_tensor, center_rows, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
 _TILE = 384  # rows of the Gram matrix, made at once
 _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end together
-
-
-class _Limit:
-    """The limit on the BLAS's threads, and who wants it."""
-
-    def __init__(self):
-        self.lock, self.n_users, self.limiter = Lock(), 0, None
-
-
-_LIMIT = _Limit()
 
 
 class TaskPool:
@@ -194,59 +181,14 @@ def lower_products(rows: np.ndarray) -> np.ndarray:
         products[first:last, first:last] = tile @ tile.T  # the BLAS makes half of it and mirrors
         np.matmul(tile, rows[:first].T, out=products[first:last, :first])
 
-    with one_blas_thread():
-        run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
+    run_threads(multiply, range(0, len(rows), _TILE)[::-1])  # the largest first
     return products
-
-
-@contextmanager
-def one_blas_thread():
-    """Keep the BLAS to the thread that calls it.
-
-    The limit is the whole process's: of those that overlap, the first sets it, and the last lifts
-    it.
-    """
-    with _LIMIT.lock:
-        if not _LIMIT.n_users:
-            _LIMIT.limiter = _loaded_libraries().limit(limits=1, user_api="blas")
-        _LIMIT.n_users += 1
-    try:
-        yield
-    finally:
-        with _LIMIT.lock:
-            _LIMIT.n_users -= 1
-            if not _LIMIT.n_users:
-                _LIMIT.limiter.restore_original_limits()
-
-
-@cache
-def _loaded_libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # to look for them takes milliseconds
 
 
 def share_out_tasks(solve_range, n_tasks: int) -> None:
     """Call ``solve_range(first, last)`` for parts of the tasks, on as many threads as torch has."""
     step = min(max(n_tasks // (8 * torch.get_num_threads()), 1), _MOST_PER_CALL)
     run_threads(lambda i: solve_range(i, min(i + step, n_tasks)), range(0, n_tasks, step))
-
-
-def run_threads(work, parts) -> None:
-    """Call ``work`` on each part, on as many threads as torch has.
-
-    In each of them torch has one: threads of its own wait for each other after every operation,
-    which on a busy machine takes several times as long as the work.
-    """
-    n_threads = torch.get_num_threads()
-    if n_threads == 1:  # perhaps in another call meanwhile, which gives the threads back
-        for part in parts:
-            work(part)
-        return
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(max(1, min(n_threads, len(parts)))) as threads:
-            list(threads.map(work, parts))
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 def compiles(module: str, pays: bool = True) -> bool:
