@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -216,34 +215,6 @@ def test_two_writers_keep_each_others_rows(pool, split, suffix, tmp_path, monkey
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_writers_at_the_same_time_keep_apart(suffix, tmp_path):
-    path = tmp_path / f"results{suffix}"
-
-    def write(method):
-        configuration = _cache.Configuration("x", "y", ["t"] * 30, {method: "m"})
-        store = _cache.RowCache(path, ("a",), configuration)
-        for task in range(30):
-            store.add(method, [task], [(task / 7,)])
-            if task % 10 == 9:
-                store.finish([method])
-
-    with ThreadPoolExecutor(4) as executor:
-        list(executor.map(write, "abcd"))
-    assert read(path)["method"].value_counts().to_dict() == dict.fromkeys("abcd", 30)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_two_writers_end_one_after_the_other(suffix, tmp_path):
-    configuration = _cache.Configuration("x", "y", ["t"], {"m": "p"})
-    stores = [_cache.RowCache(tmp_path / f"a{suffix}", ("v",), configuration) for _ in range(2)]
-    stores[0].add("m", [0], [(0.5,)])
-    for store in stores:
-        store.finish(["m"])
-    assert read(tmp_path / f"a{suffix}")["v"].tolist() == [0.5]
-
-
 def test_a_flipped_bit_is_noticed(pool, split, tmp_path):
     path = tmp_path / "results.csv"
     evaluate(OSLO(), *pool, split, progress=False, cache=path)
@@ -377,24 +348,3 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_pa
     expected = evaluate(chosen, X, y, split, progress=False)
     stored = read(path)
     pd.testing.assert_frame_equal(stored[COLUMNS[:-1]], expected[COLUMNS[:-1]], rtol=1e-12)
-
-
-@pytest.mark.parametrize("stored", ["a", "c"])
-def test_a_configuration_differs_in_both_directions(stored):
-    now = _cache.Configuration("b", "b", ["b"], {"m": "b"})
-    for place, word in enumerate(("X", "y", "the tasks", "the parameters of 'm'")):
-        digests = ["b"] * 4
-        digests[place] = stored
-        assert now.difference("m", 0, "-".join(digests)).startswith(word)
-    assert now.difference("m", 0, "b-b-b-b") is None
-
-
-def test_a_finished_file_has_the_methods_in_order(tmp_path):
-    configuration = _cache.Configuration("x", "y", ["t"] * 2, {"a": "1", "b": "2"})
-    store = _cache.RowCache(tmp_path / "results.csv", ("value",), configuration)
-    store.add("a", [1, 0], [(1.0,), (2.0,)])
-    store.add("b", [0, 1], [(3.0,), (4.0,)])
-    store.finish(["b", "a"])
-    found = read(tmp_path / "results.csv")
-    assert found["method"].tolist() == ["b", "b", "a", "a"]
-    assert found["task"].tolist() == [0, 1, 0, 1]
