@@ -1,10 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -272,79 +267,3 @@ def test_a_full_disk_leaves_whole_lines(pool, split, expected, tmp_path):
     assert path.read_bytes().count(b"\n") == 1
     assert path.read_bytes().endswith(b"\n")
     assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
-
-
-KILLED = """
-    import os, signal, sys, time
-    import numpy as np, pandas, pyarrow, torch
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-    from oslo_sklearn import OSLO, FewShotOpenSetSplit
-    from oslo_sklearn.evaluation import _cache, _evaluate, _solve, evaluate
-
-    torch.set_num_threads(1)
-    _solve._MOST_GATHERED, _solve._MOST_BY_INDEX, _solve._BLOCK_SECONDS = 5, 5, 0.002
-    path, pool = sys.argv[1], np.load(sys.argv[2])
-    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
-    methods = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
-
-    def run():
-        evaluate(methods, pool["X"], pool["y"], split, progress=False, cache=path)
-        os._exit(0)
-
-    journal = path + ".part" if path.endswith("parquet") else path
-
-    def size():
-        try:
-            return os.path.getsize(journal)
-        except FileNotFoundError:  # not yet written, or merged
-            return 0
-
-    # Kills wait for progress and not for the clock, so that they come in the middle of the work
-    # on a busy machine, too.
-    rng, killed_at = np.random.default_rng(0), []
-    while True:
-        target = size() + rng.integers(1, 5000)
-        child = os.fork()
-        if not child:
-            run()
-        ended = 0
-        while size() < target and not ended:
-            ended, _ = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(rng.uniform(0, 0.004))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            break
-        killed_at.append(size())
-    print(len(killed_at), len(set(killed_at)))
-    run()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 5)
-    monkeypatch.setattr(_solve, "_MOST_GATHERED", 5)
-    X, y = pool
-    np.savez(tmp_path / "pool.npz", X=X, y=y)
-    path = tmp_path / f"results{suffix}"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(tmp_path / "pool.npz")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=600,
-    )
-    n_killed, n_places = map(int, done.stdout.split())
-    assert n_killed >= 5
-    assert n_places >= 5
-    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
-    chosen = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
-    expected = evaluate(chosen, X, y, split, progress=False)
-    stored = read(path)
-    pd.testing.assert_frame_equal(stored[COLUMNS[:-1]], expected[COLUMNS[:-1]], rtol=1e-12)
