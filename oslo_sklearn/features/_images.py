@@ -11,6 +11,7 @@ from oslo_sklearn._files import content_digest, is_special
 from oslo_sklearn._optional import require
 from oslo_sklearn.features._cache import KEY_SIZE
 
+_MOST_BYTES = 2**30  # a file with holes takes no room on a disk, and any room in memory
 _ORIENTATION_TAG = 0x0112
 _ALPHA_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
@@ -111,6 +112,8 @@ def _read(image):
         return _hash(b"pixels %d %d " % rgb.size + rgb.tobytes()), lambda: rgb
     if is_special(image):
         raise ValueError("not a regular file")
+    if os.path.exists(image) and os.path.getsize(image) > _MOST_BYTES:
+        raise ValueError("the file is larger than 1 GiB")
     data = Path(image).read_bytes()
     if not data:
         raise ValueError("the file is empty")
