@@ -1,17 +1,23 @@
-"""Files that are whole or absent, and digests of what is in them."""
+"""Files that are written whole or not at all, files that are not safe to read, and digests."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZipFile
 
 try:
     import fcntl
 except ImportError:  # Windows: writers of one file are not kept apart
     fcntl = None  # type: ignore[assignment]
+
+# An array of more bytes must not be this many times what the file holds of it: a few megabytes of
+# zeros would fill any memory.
+_MOST_UNASKED, _MOST_EXPANSION = 2**28, 200
 
 
 def write_whole(path, write) -> Path:
@@ -83,7 +89,8 @@ def locked(path) -> Iterator[None]:
     try:
         yield
     finally:
-        if os.fstat(file.fileno()).st_size == 0 and _is_there(file, path):
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size == 0 and _is_there(file, path):
             path.unlink()
         file.close()
 
@@ -127,6 +134,27 @@ def _is_there(file, name: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(name))
     except FileNotFoundError:
         return False
+
+
+def is_special(path) -> bool:
+    """Whether it is a pipe, which would be waited for, or a device, which may have no end."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def refuse_bomb(path, names=None) -> None:
+    """Refuse a zip file with a part far larger than what the file holds of it.
+
+    Parts of other names, without ``.npy``, do not count where ``names`` are given.
+    """
+    with ZipFile(path) as file:
+        for member in file.infolist():
+            is_wanted = names is None or member.filename.removesuffix(".npy") in names
+            size, stored = member.file_size, max(member.compress_size, 1)
+            if is_wanted and size > _MOST_UNASKED and size > _MOST_EXPANSION * stored:
+                raise ValueError(
+                    f"{member.filename} takes {size / 1e9:.1f} GB, made of {stored / 1e6:.1f} MB; "
+                    "numbers do not compress like that. If it is right, save it uncompressed"
+                )
 
 
 def content_digest(*parts, size: int = 16) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_METHODS = ["tests/test_oslo.py", "tests/test_bad_input.py", "tests/test_decision.py"]
+OF_CACHE = ["tests/evaluation/test_row_cache.py", "tests/evaluation/test_cache.py"]
 OF_OSLO = ["tests/solvers/test_oslo_solver.py", "tests/test_oslo_properties.py"]
 OF_DESCENT = ["tests/solvers/test_descent.py", "tests/baselines/test_gradient.py"]
 OF_TRAINED = ["tests/baselines/test_trained.py"]
@@ -34,7 +35,7 @@ TESTS = {
     "oslo_sklearn/base.py": ["tests/test_base.py", *OF_METHODS],
     "oslo_sklearn/_outlier_label.py": ["tests/test_decision.py", "tests/test_bad_input.py"],
     "oslo_sklearn/_decision.py": ["tests/test_decision.py"],
-    "oslo_sklearn/evaluation/_cache.py": ["tests/evaluation/test_cache.py", "-k", "not killed_at"],
+    "oslo_sklearn/evaluation/_cache.py": OF_CACHE,
     "oslo_sklearn/metrics/_classification.py": ["tests/metrics/test_classification.py"],
     "oslo_sklearn/metrics/_decision.py": ["tests/metrics/test_decision.py"],
     "oslo_sklearn/metrics/_discovery.py": ["tests/metrics/test_discovery.py"],

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from oslo_sklearn import _files
+from oslo_sklearn import OSLO, FewShotOpenSetSplit, _files
 from oslo_sklearn._files import locked, write_together, write_whole
 from oslo_sklearn._tensor_files import save_tensors
+from oslo_sklearn.evaluation import evaluate
+from oslo_sklearn.features import load_image_folder
 from oslo_sklearn.features._cache import FeatureCache
+from oslo_sklearn.recipes import load_features
+from oslo_sklearn.training import Head
 from oslo_sklearn.triage import _thumbnails, corrections
 
 KEYS = [bytes([i]) * 32 for i in range(4)]
@@ -206,6 +211,55 @@ def test_thumbnails_are_kept_for_the_next_time(tmp_path, has_links, monkeypatch)
     for folder in ("a", "b"):
         assert names(tmp_path / folder) == ["0.jpg", "1.jpg"]
         assert (tmp_path / folder / "1.jpg").read_bytes() == kept.read_bytes()
+
+
+def evaluate_into(path):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    split = FewShotOpenSetSplit(n_way=2, n_query=2, n_open=1, n_tasks=2, random_state=0)
+    return evaluate(OSLO(), X, np.arange(40) % 4, split, cache=path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and devices")
+@pytest.mark.parametrize("special", ["pipe", "zero", "null"])
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        (load_image_folder, "list.csv"),
+        (_thumbnails.thumbnail, "image.png"),
+        (load_features, "features.npz"),
+        (lambda path: Head.load(path, "FEAT"), "head.pth"),
+        (lambda path: Head.load(path, "FEAT"), "head.safetensors"),
+        (evaluate_into, "rows.csv"),
+        (evaluate_into, "rows.parquet"),
+    ],
+)
+def test_pipes_and_devices_are_not_read(read, name, special, tmp_path):
+    """A pipe would be waited for; /dev/zero has no end; /dev/null is empty, and was removed."""
+    if special == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(f"/dev/{special}")
+    with pytest.raises((ValueError, FileNotFoundError), match=r"regular|no such file|a \.csv file"):
+        read(tmp_path / name)
+    assert names(tmp_path) == [name]
+    assert Path("/dev/null").exists()
+
+
+def test_a_lock_removes_no_device(monkeypatch, tmp_path):
+    link = tmp_path / "null"
+    link.symlink_to(os.devnull)
+    removed = []
+    monkeypatch.setattr(Path, "unlink", removed.append)
+    with locked(link):
+        pass
+    assert not removed
+
+
+def test_a_cache_is_a_file_behind_a_link(tmp_path):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    evaluate_into(tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "rows.csv").stat().st_size > 100
 
 
 def test_ctrl_c_while_tensors_are_written_stays_ctrl_c(tmp_path):

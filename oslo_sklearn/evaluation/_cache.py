@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import content_digest, locked, write_whole
+from .._files import content_digest, is_special, locked, write_whole
 from .._version import __version__
 
 
@@ -51,11 +51,12 @@ class RowCache:
     """
 
     def __init__(self, path, columns, configuration: Configuration, *, kind=float):
-        self.path = Path(path)
+        # Not a link to it, which a whole new file would replace.
+        self.path = Path(os.path.realpath(path))
         self.header = ("method", "task", *columns, "config", "version", "checksum")
         self.kind = kind  # of the columns' values
         self.configuration = configuration
-        suffix = self.path.suffix.lower()
+        suffix = Path(path).suffix.lower()
         if suffix not in (".csv", ".parquet"):
             raise ValueError(f"cache={str(path)!r}: expected a file name in .csv or .parquet.")
         self._is_parquet = suffix == ".parquet"
@@ -63,6 +64,9 @@ class RowCache:
         if self._is_parquet:
             _require_parquet()
             self._journal = self.path.with_name(self.path.name + ".part")
+        for file in (self.path, self._journal):
+            if is_special(file):
+                raise ValueError(f"cache={str(path)!r}: {str(file)!r} is not a regular file.")
         with locked(self._journal):
             self.rows: dict[tuple[str, int], tuple] = self._read()
             self._append([])  # a file that cannot be written is found before the work

@@ -56,7 +56,7 @@ def load_image_folder(path: PathLike) -> tuple[Array, Array]:
         return _from_folder(path)
     if not path.exists():
         raise FileNotFoundError(f"no such folder or csv file: {os.fspath(path)!r}")
-    if path.suffix.lower() != ".csv":
+    if path.suffix.lower() != ".csv" or not path.is_file():
         raise ValueError(f"expected a folder or a .csv file, got {os.fspath(path)!r}")
     return _from_csv(path)
 
@@ -125,15 +125,20 @@ def _is_image(file):
 
 
 def _from_csv(path):
-    with open(path, newline="", encoding="utf-8-sig") as file:
+    # File names may hold bytes that are no text.
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         rows = csv.DictReader(file, skipinitialspace=True)
-        columns = {name.strip().lower(): name for name in rows.fieldnames or ()}
+        try:
+            names = rows.fieldnames or ()
+        except csv.Error as error:
+            raise ValueError(f"{os.fspath(path)!r}, line 1: {error}") from error
+        columns = {name.strip().lower(): name for name in names}
         path_column = next((columns[name] for name in _PATH_COLUMNS if name in columns), None)
         label_column = next((columns[name] for name in _LABEL_COLUMNS if name in columns), None)
         if path_column is None:
             raise ValueError(
                 f"{os.fspath(path)!r} has no column named {' or '.join(_PATH_COLUMNS)}; "
-                f"its first line is {', '.join(rows.fieldnames or ()) or 'empty'!r}"
+                f"its first line is {', '.join(names) or 'empty'!r}"
             )
         records = []
         try:

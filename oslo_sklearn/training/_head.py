@@ -12,7 +12,7 @@ import torch
 
 from .._files import content_digest, write_whole
 from .._optional import require
-from .._tensor_files import load_tensors, save_tensors
+from .._tensor_files import is_plain, load_tensors, save_tensors
 from .._typing import PathLike
 from .._validation import as_tensor
 
@@ -250,7 +250,7 @@ def read_arrays(path: str) -> dict[str, torch.Tensor]:
         name = str(name).removeprefix("module.")
         if name.startswith("encoder."):
             continue
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        if not is_plain(value) or not value.is_floating_point():
             raise ValueError(f"head: {path!r}: {name!r} must be a tensor of real numbers.")
         arrays[name] = value
     if not arrays:

@@ -21,6 +21,10 @@ from ._episodes import EpisodePool, Episodes, seed_of
 STEPS_PER_CHECK = 25
 _N_CHECK_BATCHES = 8  # of episodes, the same at each check
 _FORMAT = 1
+_KINDS = {
+    **{"format": int, "fingerprint": str, "seed": int, "params": dict, "best": dict},
+    **{"optimizer": dict, "step": int, "n_since_best": int, "is_done": bool, "curve": list},
+}
 _TRAIN, _DROP, _CHECK = range(3)  # streams of random numbers
 
 LossFunction = Callable[[dict[str, Tensor], Episodes, Callable | None], tuple[Tensor, Tensor]]
@@ -180,7 +184,10 @@ def stored_seed(path) -> int | None:
 
 def _read(path) -> dict:
     content = load_tensors(path, "checkpoint_path")
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    is_whole = isinstance(content, dict) and all(
+        isinstance(content.get(name), kind) for name, kind in _KINDS.items()
+    )
+    if not is_whole or content["format"] != _FORMAT or not content["curve"]:
         raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is not a checkpoint of fit_base.")
     return content
 
@@ -192,11 +199,15 @@ def _restore(state: Progress, path, fingerprint: str, seed: int) -> None:
             f"checkpoint_path: {os.fspath(path)!r} belongs to a run with other data or settings; "
             "give another path, or remove the file."
         )
-    with torch.no_grad():
-        for name, tensor in state.params.items():
-            tensor.copy_(content["params"][name])
-    device = next(iter(state.params.values())).device
-    state.best = {name: tensor.to(device) for name, tensor in content["best"].items()}
-    state.optimizer.load_state_dict(content["optimizer"])
+    try:
+        with torch.no_grad():
+            for name, tensor in state.params.items():
+                tensor.copy_(content["params"][name])
+                state.best[name].copy_(content["best"][name])
+        state.optimizer.load_state_dict(content["optimizer"])
+        curve = torch.tensor(content["curve"], dtype=torch.float64)
+        state.curve = curve.reshape(-1, 4).tolist()
+    except Exception as error:  # crafted files raise nearly anything
+        raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is damaged: {error}.") from error
     state.step, state.n_since_best = content["step"], content["n_since_best"]
-    state.is_done, state.curve = content["is_done"], content["curve"]
+    state.is_done = content["is_done"]

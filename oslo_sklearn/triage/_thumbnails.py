@@ -10,7 +10,7 @@ from zlib import compress, crc32
 
 import numpy as np
 
-from .._files import content_digest, write_whole
+from .._files import content_digest, is_special, write_whole
 from .._progress import progress_bar
 
 SIZE = 256  # pixels of the longer side: sharp at twice the width of a tile
@@ -45,6 +45,8 @@ def thumbnail(image, size: int = SIZE) -> bytes:
     if isinstance(image, np.ndarray):
         picture = pil.fromarray(image)
     else:
+        if is_special(image):
+            raise ValueError(f"{image} is not a regular file.")
         picture = pil.open(image)
         picture.draft("RGB", (size, size))  # JPEG decodes to about this size at once
     picture = to_rgb(picture)

@@ -1,11 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -216,34 +210,6 @@ def test_two_writers_keep_each_others_rows(pool, split, suffix, tmp_path, monkey
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_writers_at_the_same_time_keep_apart(suffix, tmp_path):
-    path = tmp_path / f"results{suffix}"
-
-    def write(method):
-        configuration = _cache.Configuration("x", "y", ["t"] * 30, {method: "m"})
-        store = _cache.RowCache(path, ("a",), configuration)
-        for task in range(30):
-            store.add(method, [task], [(task / 7,)])
-            if task % 10 == 9:
-                store.finish([method])
-
-    with ThreadPoolExecutor(4) as executor:
-        list(executor.map(write, "abcd"))
-    assert read(path)["method"].value_counts().to_dict() == dict.fromkeys("abcd", 30)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_two_writers_end_one_after_the_other(suffix, tmp_path):
-    configuration = _cache.Configuration("x", "y", ["t"], {"m": "p"})
-    stores = [_cache.RowCache(tmp_path / f"a{suffix}", ("v",), configuration) for _ in range(2)]
-    stores[0].add("m", [0], [(0.5,)])
-    for store in stores:
-        store.finish(["m"])
-    assert read(tmp_path / f"a{suffix}")["v"].tolist() == [0.5]
-
-
 def test_a_flipped_bit_is_noticed(pool, split, tmp_path):
     path = tmp_path / "results.csv"
     evaluate(OSLO(), *pool, split, progress=False, cache=path)
@@ -301,100 +267,3 @@ def test_a_full_disk_leaves_whole_lines(pool, split, expected, tmp_path):
     assert path.read_bytes().count(b"\n") == 1
     assert path.read_bytes().endswith(b"\n")
     assert_same_numbers(evaluate(methods(), *pool, split, progress=False, cache=path), expected)
-
-
-KILLED = """
-    import os, signal, sys, time
-    import numpy as np, pandas, pyarrow, torch
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-    from oslo_sklearn import OSLO, FewShotOpenSetSplit
-    from oslo_sklearn.evaluation import _cache, _evaluate, _solve, evaluate
-
-    torch.set_num_threads(1)
-    _solve._MOST_GATHERED, _solve._MOST_BY_INDEX, _solve._BLOCK_SECONDS = 5, 5, 0.002
-    path, pool = sys.argv[1], np.load(sys.argv[2])
-    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
-    methods = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
-
-    def run():
-        evaluate(methods, pool["X"], pool["y"], split, progress=False, cache=path)
-        os._exit(0)
-
-    journal = path + ".part" if path.endswith("parquet") else path
-
-    def size():
-        try:
-            return os.path.getsize(journal)
-        except FileNotFoundError:  # not yet written, or merged
-            return 0
-
-    # Kills wait for progress and not for the clock, so that they come in the middle of the work
-    # on a busy machine, too.
-    rng, killed_at = np.random.default_rng(0), []
-    while True:
-        target = size() + rng.integers(1, 5000)
-        child = os.fork()
-        if not child:
-            run()
-        ended = 0
-        while size() < target and not ended:
-            ended, _ = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(rng.uniform(0, 0.004))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            break
-        killed_at.append(size())
-    print(len(killed_at), len(set(killed_at)))
-    run()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_killed_at_random_moments_it_ends_in_the_same_table(pool, suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(_solve, "_MOST_BY_INDEX", 5)
-    monkeypatch.setattr(_solve, "_MOST_GATHERED", 5)
-    X, y = pool
-    np.savez(tmp_path / "pool.npz", X=X, y=y)
-    path = tmp_path / f"results{suffix}"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(tmp_path / "pool.npz")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=600,
-    )
-    n_killed, n_places = map(int, done.stdout.split())
-    assert n_killed >= 5
-    assert n_places >= 5
-    split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=120)
-    chosen = {"OSLO": OSLO(), "pipe": make_pipeline(FunctionTransformer(), OSLO())}
-    expected = evaluate(chosen, X, y, split, progress=False)
-    stored = read(path)
-    pd.testing.assert_frame_equal(stored[COLUMNS[:-1]], expected[COLUMNS[:-1]], rtol=1e-12)
-
-
-@pytest.mark.parametrize("stored", ["a", "c"])
-def test_a_configuration_differs_in_both_directions(stored):
-    now = _cache.Configuration("b", "b", ["b"], {"m": "b"})
-    for place, word in enumerate(("X", "y", "the tasks", "the parameters of 'm'")):
-        digests = ["b"] * 4
-        digests[place] = stored
-        assert now.difference("m", 0, "-".join(digests)).startswith(word)
-    assert now.difference("m", 0, "b-b-b-b") is None
-
-
-def test_a_finished_file_has_the_methods_in_order(tmp_path):
-    configuration = _cache.Configuration("x", "y", ["t"] * 2, {"a": "1", "b": "2"})
-    store = _cache.RowCache(tmp_path / "results.csv", ("value",), configuration)
-    store.add("a", [1, 0], [(1.0,), (2.0,)])
-    store.add("b", [0, 1], [(3.0,), (4.0,)])
-    store.finish(["b", "a"])
-    found = read(tmp_path / "results.csv")
-    assert found["method"].tolist() == ["b", "b", "a", "a"]
-    assert found["task"].tolist() == [0, 1, 0, 1]

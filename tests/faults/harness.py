@@ -239,8 +239,7 @@ class Disturbed:
             limit = (int(size), resource.RLIM_INFINITY)
             code = self.run(partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit), (0, 2))
             n_failed += code != 0
-            left = list(self.folder.rglob(".*"))
-            assert not left, left
+            assert not self.hidden_files(), self.hidden_files()
             self.rerun(self.writer.finished(self.folder))
         assert n_failed > n_sizes // 2
         return {"full disks": n_failed}

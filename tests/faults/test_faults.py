@@ -12,6 +12,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 WRITERS = ["csv", "parquet", "extract", "triage", "serve", "benchmark", "fit_base"]
+KILLS = ["--interrupts", 0, "--sizes", 0, "--moments"]
+INTERRUPTS = ["--moments", 0, "--sizes", 0, "--interrupts"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc, capabilities")
 
@@ -32,9 +34,15 @@ def disturb(*words) -> list[dict]:
 
 def test_ctrl_c_ends_a_run_soon_and_loses_nothing():
     writers = ["csv", "extract", "triage", "benchmark", "fit_base"]
-    for found in disturb(*writers, "--interrupts", 1, "--moments", 0, "--sizes", 0):
+    for found in disturb(*writers, *INTERRUPTS, 1):
         assert found["interrupts"] == 1
         assert found["slowest_cpu"] < 1, found  # not the clock: the machine may be busy
+
+
+def test_killed_writers_end_in_the_same_files():
+    # Extraction has a test of its own, which counts what is computed again.
+    for found in disturb("csv", "parquet", "fit_base", *KILLS, 5):
+        assert found["kills"] == 5
 
 
 @pytest.mark.faults
@@ -50,7 +58,7 @@ def test_a_disturbed_writer_ends_in_the_same_files(writer, capsys):
 
 @pytest.mark.faults
 def test_ctrl_c_ends_workers(capsys):
-    (found,) = disturb("jobs", "--moments", 0, "--interrupts", 3, "--sizes", 0)
+    (found,) = disturb("jobs", *INTERRUPTS, 3)
     with capsys.disabled():
         print(f"\n{found}")
     assert found["interrupts"] == 3

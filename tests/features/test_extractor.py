@@ -216,6 +216,9 @@ def bad_files(folder):
     bomb = folder / "bomb.png"
     Image.new("1", (20000, 10000)).save(bomb)
     reasons = {folder / name: why for name, (_, why) in contents.items()}
+    with open(folder / "holes.png", "wb") as file:
+        file.truncate(2**40)
+    reasons[folder / "holes.png"] = "larger than 1 GiB"
     return {**reasons, bomb: "decompression bomb", folder / "gone.jpg": "does not exist"}
 
 

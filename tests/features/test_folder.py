@@ -1,5 +1,6 @@
 """Paths and labels out of folders and csv files."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -88,12 +89,19 @@ def test_csv_keeps_absolute_paths_and_may_lack_labels(tmp_path):
         ("path,label\n", "lists no image"),
         ("path,label\n1.jpg,x\n2.jpg,\n", "line 3: an empty cell"),
         ("path,label\n1.jpg\n", "line 2: an empty cell"),
+        ("path" * 50_000, "line 1: field larger"),
     ],
 )
 def test_bad_csv_is_named(tmp_path, text, message):
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(ValueError, match=f"list.csv.*{message}"):
         load_image_folder(tmp_path / "list.csv")
+
+
+def test_a_csv_may_hold_names_that_are_no_text(tmp_path):
+    (tmp_path / "list.csv").write_bytes(b"path,label\na\xff.jpg,x\n")
+    paths, _ = load_image_folder(tmp_path / "list.csv")
+    assert os.fsencode(paths[0]).endswith(b"a\xff.jpg")
 
 
 def test_bad_folders_are_named(tmp_path):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from oslo_sklearn import _feature_files
+from oslo_sklearn import _files
 from oslo_sklearn.recipes import load_features, save_features
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -151,6 +152,36 @@ def test_small_integers_stay_integers(tmp_path):
     assert found.X.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"X.npy": b"no array"}, r"cannot be read as \.npz: X: no array"),
+        ({"y.npy": b""}, r"cannot be read as \.npz: y: no array"),
+        ({"X.npy": np.full((4, 3), np.longdouble("1e400"))}, "NaN or infinity"),
+        ({"split.npy": np.array([b"base", b"\xff", b"val", b"val"])}, "split must be text"),
+    ],
+)
+def test_crafted_arrays_are_refused(changed, message, tmp_path):
+    path = tmp_path / "crafted.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in {"X.npy": X, "y.npy": Y, **changed}.items():
+            with file.open(name, "w") as part:
+                if isinstance(content, bytes):
+                    part.write(content)
+                else:
+                    np.save(part, content)
+    with pytest.raises(ValueError, match=rf"crafted\.npz.*{message}"):
+        load_features(path)
+
+
+def test_a_type_that_no_library_converts_is_refused(tmp_path):
+    path = tmp_path / "crafted.safetensors"
+    header = b'{"X": {"dtype": "F4", "shape": [2, 4], "data_offsets": [0, 4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ValueError, match=r"crafted\.safetensors cannot be read"):
+        load_features(path)
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_damage_anywhere_is_a_value_error(suffix, tmp_path):
     path = tmp_path / f"birds{suffix}"
@@ -175,7 +206,7 @@ def message_of(function, path) -> str:
 
 
 def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(_feature_files, "_MOST_UNASKED", 2**20)
+    monkeypatch.setattr(_files, "_MOST_UNASKED", 2**20)
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, X=np.zeros((2**10, 2**9)), y=np.zeros(2**10, int))
     with pytest.raises(ValueError, match=r"bomb\.npz cannot be read.*X\.npy takes 0\.0 GB"):

@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from oslo_sklearn import _files
 from oslo_sklearn.baselines._feat import FEAT
 from oslo_sklearn.baselines._peeler import PEELER
 from oslo_sklearn.training import Head
@@ -185,6 +186,39 @@ def test_pickle_bomb_is_refused_and_not_executed(tmp_path, form):
         FEAT(head=str(path)).fit(np.eye(2, D), [0, 1])
     assert not trace.exists()
     assert "weights_only=False" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array: array[:1, :1].clone().expand(D, D),  # few bytes could stand for any memory
+        torch.Tensor.to_sparse,
+        torch.Tensor.to_sparse_csr,
+        lambda array: array.to("meta"),
+        lambda array: array.to(torch.complex64),
+        torch.Tensor.long,
+        torch.Tensor.tolist,
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:Validating sparse")
+def test_what_is_no_array_of_numbers_is_refused(tmp_path, change):
+    path, name = tmp_path / "feat.pth", "slf_attn.w_qs.weight"
+    torch.save({"params": {**published(), name: change(published()[name])}}, path)
+    with pytest.raises(ValueError, match=r"feat\.pth.*w_qs.weight' must be a tensor of real"):
+        Head.load(path, "FEAT")
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "_MOST_UNASKED", 2**20)
+    torch.save({"params": {"a": torch.zeros(2**20)}}, tmp_path / "whole.pth")
+    whole, bomb = zipfile.ZipFile(tmp_path / "whole.pth"), tmp_path / "bomb.pth"
+    with whole, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name))
+    with pytest.raises(ValueError, match=r"bomb\.pth' cannot be read.*takes 0\.0 GB"):
+        Head.load(bomb, "FEAT")
+    with pytest.raises(ValueError, match="not a head of FEAT"):
+        Head.load(tmp_path / "whole.pth", "FEAT")
 
 
 def test_missing_file_names_it(tmp_path):

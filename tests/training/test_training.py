@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import textwrap
-from pathlib import Path
 
 import numpy as np
-import processes
 import pytest
 import torch
 from sklearn.base import clone
@@ -184,47 +180,18 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             FEAT().fit_base(X, y, **settings)
 
 
-RUN = """
-import os, signal, sys
-sys.path.insert(0, {folder!r})
-import torch
-torch.set_num_threads(1)
-from test_training import LONG, base_rows
-from oslo_sklearn.baselines._feat import FEAT
-
-left = int(sys.argv[1])
-
-def die(event, words):
-    global left
-    if event in ("open", "os.rename") and str(words[0]).endswith(".checkpoint.tmp"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-sys.addaudithook(die)
-feat = FEAT().fit_base(*base_rows(), checkpoint_path={checkpoint!r}, **LONG)
-feat.save_head({head!r})
-"""
-LONG = {"n_episodes": 600, "random_state": 0, "patience": 1000, **SHORT}
-
-
-def test_killed_run_continues(tmp_path):
-    """SIGKILL around a checkpoint, several times over: the head is that of an undisturbed run."""
-    checkpoint, head = tmp_path / "checkpoint", tmp_path / "head.pth"
-    folder = str(Path(__file__).parent)
-    code = textwrap.dedent(RUN).format(folder=folder, checkpoint=str(checkpoint), head=str(head))
-    steps = []
-    # Each checkpoint is opened beside its place and then renamed: before a renaming, before an
-    # opening, and before a renaming again.
-    for n_changes in (4, 3, 4):
-        process = processes.start(code, n_changes, output=tmp_path / "out")
-        process.join(100)
-        assert process.exitcode == -signal.SIGKILL, (tmp_path / "out").read_text()
-        steps.append(torch.load(checkpoint, weights_only=True)["step"])  # never broken
-    assert steps == sorted(set(steps)), steps
-    processes.run(code, 0, output=tmp_path / "out")
-    undisturbed = FEAT().fit_base(*base_rows(), **LONG)
-    assert FEAT(head=head)._resolve_head() == undisturbed.head_
+@pytest.mark.parametrize("value", ["text", None, {}, [], -1.5, torch.zeros(0)])
+def test_a_crafted_checkpoint_is_refused(value, tmp_path):
+    X, y = base_rows()
+    path = tmp_path / "checkpoint"
+    settings = {"checkpoint_path": path, "n_episodes": 40, "random_state": 0, **SHORT}
+    FEAT().fit_base(X, y, **settings)
+    content = torch.load(path, weights_only=True)
+    for name in content:
+        for changed in ({**content, name: value}, {n: content[n] for n in content if n != name}):
+            torch.save(changed, path)
+            with pytest.raises(ValueError, match=r"checkpoint_path: .*checkpoint'"):
+                FEAT().fit_base(X, y, **settings)
 
 
 def test_shows_loss_and_accuracy(capsys, monkeypatch):
