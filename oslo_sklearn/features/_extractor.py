@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -159,6 +160,10 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         kind = ModuleBackbone if isinstance(model, torch.nn.Module) else FunctionBackbone
         return kind(model, self.cache_name)
 
+    def _has_cache(self):
+        """Whether earlier features are kept, which may make a download needless."""
+        return self.cache_dir is not None and any(Path(self.cache_dir).glob("*"))
+
     def transform(self, X: Any) -> Array:
         """Features of images.
 
@@ -175,7 +180,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         images = check_images(X)
-        if self.weights == "timm" and isinstance(self.model_name, str) and self.cache_dir is None:
+        if self.weights == "timm" and isinstance(self.model_name, str) and not self._has_cache():
             fail_without_network(self.model_name)
         backbone = self._backbone()
         cache = None
