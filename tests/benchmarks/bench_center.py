@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_center.py cub_lite0.npz grocery_lite0.npz
 
-Validation classes, five of them known, 15 query rows of each class unless it says otherwise; the mean
-is that of the base classes. A row has points of AUROC gained over the default of each method.
+Validation classes, five of them known, 15 query rows of each class unless it says otherwise. The
+mean is that of the base classes. A row has points of AUROC gained over the default of each method.
 """
 
 import sys
