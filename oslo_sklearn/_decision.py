@@ -144,7 +144,7 @@ def choose_rule(automatic: Rule, threshold: Any, contamination: float | None) ->
     if not isinstance(threshold, str):
         raise ValueError(
             f"threshold={threshold!r} and contamination={contamination!r} both set the decision: "
-            "leave threshold='auto' or contamination=None."
+            "give one of them only."
         )
     return Contamination(contamination, automatic.size)
 

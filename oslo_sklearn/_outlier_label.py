@@ -29,7 +29,7 @@ def check_label_kind(outlier_label, classes: np.ndarray) -> None:
     if not fits(outlier_label) or (isinstance(outlier_label, bool) and kind != "b"):
         raise ValueError(
             f"outlier_label={outlier_label!r} must have the same type as your labels, like "
-            f"{classes[0]!r}."
+            f"{classes.tolist()[0]!r}."
         )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from typing import NoReturn
 
 from .. import __version__
 from .._text import printable
 from . import benchmark, demo, extract, triage
+from ._arguments import check_arguments
+from ._words import for_the_command_line
 
 
 class _Parser(argparse.ArgumentParser):
@@ -27,14 +30,33 @@ def main(argv: list[str] | None = None) -> int:
     for command in (demo, triage, extract, benchmark):
         command.add_parser(commands)
     args = parser.parse_args(argv)
+
+    def say(kind, message):
+        line = printable(for_the_command_line(str(message), args))
+        print(f"{parser.prog}: {kind}: {line}", file=sys.stderr)
+
     try:
-        return args.func(args) or 0
+        check_arguments(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warning_in_one_line(say, warnings.showwarning)
+            return args.func(args) or 0
     except (ValueError, OSError, ImportError) as error:
-        message = printable(" ".join(str(error).split()))
-        print(f"{parser.prog}: error: {message}", file=sys.stderr)
+        say("error", error)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _warning_in_one_line(say, show):
+    """Where Python was called from says nothing to who typed a command."""
+
+    def in_one_line(message, category, *place, **file):
+        if issubclass(category, UserWarning):
+            say("warning", message)
+        else:
+            show(message, category, *place, **file)
+
+    return in_one_line
 
 
 def run() -> NoReturn:

@@ -23,8 +23,6 @@ def add_parser(commands) -> None:
 
 def run(args) -> int:
     """Solve the draws, print the averages, write the page."""
-    if args.draws < 1:
-        raise ValueError(f"--draws must be at least 1, got {args.draws}")
     if not args.out.parent.is_dir():
         raise ValueError(f"--out: there is no folder {args.out.parent}")
     if args.out.exists() and not args.out.is_dir():

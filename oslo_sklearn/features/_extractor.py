@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -157,6 +158,10 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         kind = ModuleBackbone if isinstance(model, torch.nn.Module) else FunctionBackbone
         return kind(model, self.cache_name)
 
+    def _has_cache(self):
+        """Whether earlier features are kept, which may make a download needless."""
+        return self.cache_dir is not None and any(Path(self.cache_dir).glob("*"))
+
     def transform(self, X: Any) -> Array:
         """Features of images.
 
@@ -173,7 +178,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """
         self._validate_params()
         images = check_images(X)
-        if self.weights == "timm" and isinstance(self.model_name, str) and self.cache_dir is None:
+        if self.weights == "timm" and isinstance(self.model_name, str) and not self._has_cache():
             fail_without_network(self.model_name)
         backbone = self._backbone()
         cache = None

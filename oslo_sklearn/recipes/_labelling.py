@@ -56,6 +56,9 @@ def labelling(
     X, y = drop_small_classes(X, y, max(n_shots) + 15)
     most = len(set(y.tolist())) - 5
     n_opens = [n_open for n_open in N_OPENS if n_open <= most]
+    n_query = 15 * (5 + n_opens[0])
+    if max(n_labels) >= n_query:
+        raise ValueError(f"n_labels must be below {n_query}, the rows of the smallest query.")
     frames = []
     for n_shot in n_shots:
         tasks = [

@@ -45,7 +45,7 @@ class ResultTable(NamedTuple):
     best_by_group: bool = False
 
     def cells(self, plus_minus: str = "±") -> list[list[tuple[str, bool]]]:
-        """Numbers as text.
+        """Numbers as text: one decimal where the half-width is below 1, none where it is larger.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class ResultTable(NamedTuple):
             For each row, the text of each column and whether it is among the column's best: its
             interval overlaps that of the best mean.
         """
-        digits = 1 if self.half_width is not None else 3
+        digits = self._digits()
         best = self._is_among_best(digits)
         lines = []
         for r in range(len(self.rows)):
@@ -67,19 +67,26 @@ class ResultTable(NamedTuple):
                 if np.isnan(self.mean[r, c]):
                     line.append(("–", False))
                     continue
-                text = f"{self.mean[r, c]:.{digits}f}"
+                text = f"{self.mean[r, c]:.{digits[r, c]}f}"
                 if self.half_width is not None and not np.isnan(self.half_width[r, c]):
-                    text += f" {plus_minus} {self.half_width[r, c]:.{digits}f}"
+                    text += f" {plus_minus} {self.half_width[r, c]:.{digits[r, c]}f}"
                 line.append((text, bool(best[r, c])))
             lines.append(line)
         return lines
 
+    def _digits(self) -> np.ndarray:
+        """Decimals of each cell."""
+        if self.half_width is None:
+            return np.full(self.mean.shape, 3)
+        return np.where(np.round(np.nan_to_num(self.half_width), 1) < 1, 1, 0)
+
     def _is_among_best(self, digits) -> np.ndarray:
         """Cells whose interval, as it is written, overlaps that of their column's best mean."""
-        signed = np.where(self.lower_is_better, -1, 1) * np.round(self.mean, digits)
+        scale = 10.0**digits
+        signed = np.where(self.lower_is_better, -1, 1) * np.round(self.mean * scale) / scale
         width = np.zeros(signed.shape)
         if self.half_width is not None:
-            width = np.round(np.nan_to_num(self.half_width), digits)
+            width = np.round(np.nan_to_num(self.half_width) * scale) / scale
         group = np.array(self.groups if self.best_by_group else [""] * len(self.rows))
         found = np.zeros(signed.shape, dtype=bool)
         for name in np.unique(group):
@@ -128,8 +135,8 @@ def metric_tables(
     <BLANKLINE>
     | method | AUROC |
     |:--|--:|
-    | k-NN | **75.0 ± 9.8** |
-    | OSLO | **85.0 ± 9.8** |
+    | k-NN | **75 ± 10** |
+    | OSLO | **85 ± 10** |
     <BLANKLINE>
     """
     summary = summary_frame(rows, by, metrics)

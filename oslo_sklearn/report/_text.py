@@ -60,13 +60,13 @@ def to_latex(tables: Sequence[ResultTable]) -> str:
     >>> import numpy as np
     >>> from oslo_sklearn.report import ResultTable, to_latex
     >>> print(to_latex([ResultTable("", ["A"], ["AUROC"], np.array([[75.0]]),
-    ...                             np.array([[1.5]]))]))
+    ...                             np.array([[0.5]]))]))
     % Needs \\usepackage{booktabs}.
     \\begin{tabular}{lr}
     \\toprule
     Method & AUROC \\\\
     \\midrule
-    A & \\textbf{75.0} {\\scriptsize $\\pm$ 1.5} \\\\
+    A & \\textbf{75.0} {\\scriptsize $\\pm$ 0.5} \\\\
     \\bottomrule
     \\end{tabular}
     <BLANKLINE>

@@ -9,6 +9,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from oslo_sklearn import _optional
 from oslo_sklearn.features import TimmFeatureExtractor
 from oslo_sklearn.features._backbone import Backbone, pretrained_cfg
 from oslo_sklearn.features._weights import build, load_by_order, weights_identity
@@ -225,6 +226,35 @@ def test_missing_timm_names_the_extra(tmp_path):
         "except ImportError as error: print(error)"
     )
     assert 'pip install ".[features]"' in processes.run(code, output=tmp_path / "out")
+
+
+def test_package_that_breaks_on_import_is_named(monkeypatch):
+    """As torchvision does beside a torch of another build."""
+
+    def broken(module):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("importlib.import_module", broken)
+    with pytest.raises(ImportError, match=r"timm is installed but.*with one command") as e:
+        _optional.require("timm.data", "features")
+    assert "\n" not in str(e.value)
+
+
+def test_offline_is_found_out_before_timm_is_loaded(tmp_path):
+    """Also with a cache, as long as it is empty."""
+    code = (
+        "import os, sys\n"
+        "os.environ |= {'HF_ENDPOINT': 'https://no-such-host.invalid', 'HF_HOME': sys.argv[1]}\n"
+        "os.environ['TORCH_HOME'] = sys.argv[1]\n"
+        "from oslo_sklearn.features import TimmFeatureExtractor\n"
+        "image = __import__('numpy').zeros((1, 32, 32, 3), 'uint8')\n"
+        "for cache in (None, sys.argv[2]):\n"
+        "    try: TimmFeatureExtractor(cache_dir=cache).transform(image)\n"
+        "    except OSError as error: print(error)\n"
+        "assert 'timm' not in sys.modules"
+    )
+    printed = processes.run(code, tmp_path / "home", tmp_path / "cache", output=tmp_path / "out")
+    assert printed.count("no earlier download is stored") == 2
 
 
 def test_weights_by_path_are_read_by_our_own_loader(tmp_path, monkeypatch):

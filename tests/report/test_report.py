@@ -48,6 +48,8 @@ def test_bold_are_all_that_overlap_the_best():
     assert markdown[4] == "| c | 60.0 ± 0.5 | **5.0 ± 0.5** |"
     narrow = table._replace(half_width=np.full((3, 2), 0.4))
     assert "| b | 69.0 ± 0.4 | – |" in report.to_markdown([narrow])
+    wide = report.to_markdown([table._replace(half_width=np.full((3, 2), 0.96))])
+    assert "| b | **69 ± 1** | – |" in wide  # no decimal that the interval drowns
     latex = report.to_latex([table])
     assert r"AUROC & x\_y \\" in latex
     assert r"b & \textbf{69.0} {\scriptsize $\pm$ 0.5} & -- \\" in latex
