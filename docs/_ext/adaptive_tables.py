@@ -82,11 +82,16 @@ def cells_table(cells, caption) -> str:
     return table(f"{caption}: {CELL}", header, lines)
 
 
+def read_mixes() -> pd.DataFrame:
+    """Accuracy and AUROC in percent by shots, pile and set; columns are pairs of metric and mix."""
+    rows = pd.read_csv(RESULTS / "adaptive_mixes.csv").dropna(subset=["auroc"])
+    index = ["shots", "pile", "set"]
+    return rows.pivot_table(["accuracy", "auroc"], index, "method", sort=False)
+
+
 def mixes_table() -> str:
     """What assuming even classes gains and loses, mean over the sets."""
-    rows = pd.read_csv(RESULTS / "adaptive_mixes.csv").dropna(subset=["auroc"])
-    index = ["shots", "pile"]
-    means = rows.pivot_table(["accuracy", "auroc"], index, "method", sort=False)
+    means = read_mixes().groupby(["shots", "pile"], sort=False).mean()
     lines = []
     for (shots, pile), row in means.iterrows():
         pairs = (f"{row['accuracy', m]:.1f} / {row['auroc', m]:.1f}" for m in MIXES)
