@@ -12,7 +12,6 @@ import numpy as np
 
 from ._belief_numba import (
     _believe,
-    _freedom,
     _fringe,
     _log,
     _log_sum_exp,
@@ -102,7 +101,7 @@ def _cell_cosines(
 
 @_compiled
 def _hat(cosines, n_support, ridge, support_weight):
-    """What maps targets to fitted values, ``1 - (C^2 / scale + noise)^-1 noise``, and the scale."""
+    """What maps targets to fitted values: ``1 - (C^2 / scale + noise)^-1 noise``."""
     n_rows = len(cosines)
     squares = 0.0
     for i in range(n_rows):
@@ -122,7 +121,7 @@ def _hat(cosines, n_support, ridge, support_weight):
         for j in range(n_rows):
             hat[i, j] = -inverse[i, j] * noise[j]
         hat[i, i] += 1
-    return hat, scale
+    return hat
 
 
 @_compiled
@@ -222,14 +221,13 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     """Log-probabilities (n, K + 1) of the query's entries, and their relative entropy."""
     ridge, temperature, gamma, support_weight = model
     n_steps, n_to_judge, start, n_sweeps, n_first = search
-    weights, counted_range, of_fringe, few, of_floor, directions = judging[:6]
-    n_kept, of_outliers, extra_prior = judging[6:]
+    weights, counted_range, of_fringe, few, of_floor, n_kept, of_outliers, extra_prior = judging
     dtype = cosines.dtype
     shares, rhos = hypotheses[0].copy(), hypotheses[1].copy()
     n_classes, n_rows = starts.shape
     n_entries, n_alive, n_support = n_classes + 1, len(shares), labels.size
     n_query = n_rows - n_support
-    hat, square = _hat(cosines, n_support, ridge, support_weight)
+    hat = _hat(cosines, n_support, ridge, support_weight)
     prior = np.zeros((n_entries, n_query), dtype)
     for k in range(n_classes):
         for i in range(n_query):
@@ -279,9 +277,8 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
                     targets[g, e, n_support + i] = q[e, i] - shift
         if step == n_to_judge:
             floor = _share_floor(prior[:n_classes], cosines, labels, *of_floor)
-            freedom = _freedom(square, n_rows, directions)
             belief = _believe(
-                entropies, fringes, strains, floor, freedom, shares, rhos, weights, counted_range
+                entropies, fringes, strains, floor, shares, rhos, weights, counted_range
             )
             n_alive = min(n_kept, n_alive)
             kept = _most_believed(belief, n_alive)

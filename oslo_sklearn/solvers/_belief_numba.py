@@ -223,13 +223,7 @@ def _strain(means, n_query, few):
 
 
 @_compiled
-def _freedom(scale, n_rows, free_directions):
-    """As `adaptive_belief.freedom`."""
-    return min((n_rows - 1) / (free_directions * max(scale - 1, 1e-6)), 1.0)
-
-
-@_compiled
-def _believe(entropies, fringes, strains, floor, freedom, shares, rhos, weights, counted_range):
+def _believe(entropies, fringes, strains, floor, shares, rhos, weights, counted_range):
     """As `adaptive_belief.belief`."""
     sharpness, fringe, strain, uneven = weights
     least_share, of_floor, is_guess = floor
@@ -243,7 +237,7 @@ def _believe(entropies, fringes, strains, floor, freedom, shares, rhos, weights,
     for g in range(len(shares)):
         lack = max(least_share - shares[g], 0.0)
         evidence = sharpness * entropies[g] + fringe * fringes[g] + of_floor * lack**2
-        belief[g] = -evidence - (uneven * freedom if rhos[g] < 0 else strain * strains[g])
+        belief[g] = -evidence - (uneven if rhos[g] < 0 else strain * strains[g])
         highest = max(highest, belief[g])
     for g in range(len(shares)):
         belief[g] = math.exp(belief[g] - highest)

@@ -42,7 +42,6 @@ from .adaptive_belief import (
     belief_weights,
     divergence,
     extra_prior,
-    freedom,
     fringe,
     share_floor,
     strain,
@@ -336,7 +335,6 @@ class _Fit:
             fringe(self._q[:, :-1], self._query, means),
             strain(self._means, self._n_query),
             share_floor(self.cosines, self._support, self._labels),
-            freedom(self._smooth.scale, self._smooth.n_rows),
             self.shares,
             self.balances,
         )

@@ -7,8 +7,7 @@ Each hypothesis has been fitted for some steps. Five things tell them apart:
 * the *fringe*: labelled rows must lie in the middle of the rows that join their class. If they lie
   at the edge, the class has taken a cluster of something else;
 * the *strain* of even classes: how far from even the query keeps them, against their pull;
-* a price for uneven classes, which can follow chance more closely than even ones, if the rows vary
-  in many directions.
+* a price for uneven classes, which can follow chance more closely than even ones.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ FRINGE = 20.0
 STRAIN = 500.0  # weight of the strain, over the logarithm of the number of classes
 FEW_PROVE_LITTLE = 10.0  # inliers, with which the strain counts half
 UNEVEN = 4.2  # price of uneven classes, times the logarithm of their number
-FREE_DIRECTIONS = 10.0  # in which rows vary, from which on the price is paid in full
 # Relative entropy up to which Storey's share counts in full, and from which not at all.
 COUNTED = (0.1, 0.3)
 LEVELS = (0.2, 0.3, 0.4, 0.5)  # p-values above which rows are counted as outliers
@@ -89,7 +87,6 @@ def belief(
     fringe: Tensor,
     strain: Tensor,
     floor: ShareFloor,
-    freedom: Tensor,
     shares: Tensor,
     balances: Tensor,
 ) -> Tensor:
@@ -100,7 +97,6 @@ def belief(
     weights : BeliefWeights
     entropy, fringe, strain : Tensor of shape (B, G)
     floor : ShareFloor
-    freedom : Tensor of shape (B,)
     shares, balances : Tensor of shape (1, G)
         What the hypotheses assume; a positive balance pulls classes to even shares.
     """
@@ -109,19 +105,8 @@ def belief(
     weight = floor.weight[..., None] * torch.where(floor.is_guess[..., None], counted, 1.0)
     shortfall = (floor.share[..., None] - shares).clamp_min(0).square()
     evidence = weights.sharpness * entropy + weights.fringe * fringe
-    price = weights.uneven * freedom[..., None]
-    of_mix = weights.strain * strain * (balances > 0) + price * (balances < 0)
+    of_mix = weights.strain * strain * (balances > 0) + weights.uneven * (balances < 0)
     return torch.softmax(-(evidence + weight * shortfall + of_mix), -1)
-
-
-def freedom(scale: Tensor, n_rows: int) -> Tensor:
-    """How much of the price uneven classes pay, ``(B,)``: they need directions to follow chance in.
-
-    The number of directions in which rows vary is one over the mean squared cosine of two of them.
-    `scale` is the `mean_square` of all rows, ``(B, 1, 1)``.
-    """
-    of_others = (scale.flatten() - 1).clamp_min(1e-6)  # a row's own cosine tells nothing
-    return ((n_rows - 1) / (FREE_DIRECTIONS * of_others)).clamp_max(1)
 
 
 def divergence(means: Tensor) -> Tensor:

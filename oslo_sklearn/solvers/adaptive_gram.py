@@ -90,7 +90,6 @@ def solve_adaptive_tasks(
         (adaptive_belief.FEW_ROWS, adaptive_belief.LEAST_LIKENESS),
         adaptive_belief.FEW_PROVE_LITTLE,
         adaptive_belief.floor_settings(n_classes),
-        adaptive_belief.FREE_DIRECTIONS,
         adaptive.KEPT, adaptive.OUTLIERS_COUNT, adaptive_belief.extra_prior(*size),
     )  # fmt: skip
     labels_from = (

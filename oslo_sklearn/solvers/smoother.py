@@ -11,7 +11,7 @@ from .geometry import product
 class Smoother:
     r"""Ridge regression of targets on rows, ``(B, R, N)`` to fitted values of that shape.
 
-    The rows come in parts ``(B, ., d)``, N in all; `scale` is their `mean_square`.
+    The rows come in parts ``(B, ., d)``, N in all.
 
     Solves :math:`\max_V \sum_i \omega_i (d_i \cdot V x_i - \|V x_i\|^2 / 2) - \lambda
     \operatorname{tr}(V M^{-1} V^\top) / 2`, M being :math:`X^\top X` scaled so that the mean of
@@ -21,27 +21,26 @@ class Smoother:
     def __init__(self, parts: tuple[Tensor, ...], omega: Tensor, ridge: float):
         self._parts = parts
         self._omega = omega
-        self.n_rows, n_features = omega.shape[-1], parts[0].shape[-1]
-        self._is_dual = self.n_rows <= n_features
+        n_rows, n_features = omega.shape[-1], parts[0].shape[-1]
+        self._is_dual = n_rows <= n_features
         if self._is_dual:
             # A copy of all rows in one piece would take as long as their products.
             blocks = [[product(a, b.mT) for b in parts] for a in parts]
             self._gram = torch.cat([torch.cat(row, -1) for row in blocks], -2)
-            self.scale = mean_square(self._gram, self.n_rows)
-            self._factorise(self._gram, ridge / omega)
+            self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
             return
         moment = sum(part.mT @ part for part in parts)
-        self.scale = mean_square(moment, self.n_rows)
         weighted = sum(_exact(part * w).mT @ _exact(part) for part, w in self._split(omega))
-        self._map = moment_map(moment, weighted, self.n_rows, ridge)
+        self._map = moment_map(moment, weighted, n_rows, ridge)
 
-    def _factorise(self, gram: Tensor, noise: Tensor) -> None:
-        kernel = product(gram, gram).div_(self.scale)
+    def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
+        kernel = product(gram, gram).div_(scale)
         kernel.diagonal(dim1=-2, dim2=-1).add_(noise)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(_exact(kernel)))
         self._inverse = inverse.to(gram.dtype)
         self._hat = self._inverse * -noise[..., None, :]
         self._hat.diagonal(dim1=-2, dim2=-1).add_(1)
+        self._scale = scale
 
     def _split(self, of_rows: Tensor):
         """Each part of the rows with what ``(B, N)`` says of it, as a column."""
@@ -59,7 +58,7 @@ class Smoother:
         """The fitted weights V, ``(B, R, d)``."""
         if self._is_dual:
             coefficients = product(product(targets, self._inverse), self._gram)
-            return self._sum_rows(coefficients) / self.scale
+            return self._sum_rows(coefficients) / self._scale
         return self._sum_rows(targets * self._omega[..., None, :]) @ self._map
 
     def _sum_rows(self, coefficients: Tensor) -> Tensor:
@@ -73,14 +72,14 @@ def moment_map(moment: Tensor, weighted: Tensor, n_rows: int, ridge: float) -> T
 
     ``moment`` is the sum of the rows' squares, ``weighted`` that with the rows' weights.
     """
-    scale = _exact(mean_square(moment, n_rows))
+    scale = _exact(_scale(moment, n_rows))
     exact = _exact(moment)
     eye = torch.eye(moment.shape[-1], dtype=exact.dtype, device=moment.device)
     system = ridge * scale * eye + _exact(weighted) @ exact
     return torch.linalg.solve(system, exact, left=False).to(moment.dtype)
 
 
-def mean_square(gram: Tensor, n_rows: int) -> Tensor:
+def _scale(gram: Tensor, n_rows: int) -> Tensor:
     """Mean of the rows' squared lengths under their second moment, ``(B, 1, 1)``."""
     scale = gram.square().sum((-2, -1), keepdim=True) / n_rows
     return scale.clamp_min(torch.finfo(gram.dtype).tiny ** 0.5)

@@ -1,15 +1,17 @@
-"""AdaptiveOSLO where the piles of ``benchmark piles`` do not reach.
+"""AdaptiveOSLO where ``benchmark piles`` does not reach.
 
     python tests/benchmarks/bench_adaptive.py DATA many --tasks 200 --out many.csv
     python tests/benchmarks/bench_adaptive.py DATA weak --tasks 200 --out weak.csv
+    python tests/benchmarks/bench_adaptive.py DATA mixes --tasks 200 --out mixes.csv
     python tests/benchmarks/bench_adaptive.py DATA time
 
 DATA is a folder of feature files with arrays X, y and split. ``many``: 20 and 40 known classes, of
 novel birds and of the val and novel classes of banking77 together, with a share of outliers of
 0.12 and 0.5 and with none. ``weak``: 5 classes and no outliers, of features that hardly tell
 classes apart: warblers or sparrows only (of all classes that are not novel), novel classes
-projected to 8 dimensions at random, or with noise of 4 times their spread. A row of the output is
-the mean over the tasks of a cell, in percent. ``time`` prints milliseconds a task, of single fits
+projected to 8 dimensions at random, or with noise of 4 times their spread. ``mixes``: the piles of
+novel classes, with and without the assumption that classes are even. A row of the output is the
+mean over the tasks of a cell, in percent. ``time`` prints milliseconds a task, of single fits
 on one thread and in ``evaluate``.
 """
 
@@ -25,6 +27,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import oslo_sklearn as osl
+from oslo_sklearn import recipes
 from oslo_sklearn.recipes._piles import METHODS, METRICS
 
 N_QUERY = 15
@@ -34,6 +37,12 @@ MANY = (
     ("banking77_minilm", ("val", "novel"), 40),
 )
 SHARES = (0.0, 0.12, 0.5)
+SETS = ("cub_lite0", "grocery_lite0", "banking77_minilm", "flowers_lite0")
+MIXES = {
+    "auto": osl.AdaptiveOSLO(),
+    "balanced": osl.AdaptiveOSLO(class_share="balanced"),
+    "balanced, task": osl.AdaptiveOSLO(class_share="balanced", center="task"),
+}
 
 
 def load(folder, name, parts):
@@ -63,7 +72,7 @@ def weak_cells(folder):
     for kind in ("Warbler", "Sparrow"):
         of_kind = np.char.endswith(y.astype(str), kind)
         yield f"{kind.lower()}s", 0.0, X[of_kind], y[of_kind], split
-    for name in ("cub_lite0", "grocery_lite0", "banking77_minilm", "flowers_lite0"):
+    for name in SETS:
         X, y = load(folder, name, ("novel",))
         rng = np.random.default_rng(0)
         noise = 4 * X.std(axis=0).mean() * rng.normal(size=X.shape)
@@ -87,6 +96,19 @@ def run(cells, n_tasks):
             found += [{**cell, "method": m, **row.round(2)} for m, row in means.iterrows()]
             print(name, share, n_shot, means["auroc"].round(1).to_dict(), flush=True)
     return pd.DataFrame(found)
+
+
+def run_mixes(folder, n_tasks):
+    """Means of each set, number of shots, pile and mix."""
+    found = []
+    for name in SETS:
+        X, y = load(folder, name, ("novel",))
+        rows = recipes.piles(X, y, methods=MIXES, n_tasks=n_tasks, progress=False)
+        cells = ["shots", "pile", "method"]
+        means = 100 * rows.groupby(cells, sort=False)[list(METRICS)].mean().round(4)
+        found.append(means.reset_index().assign(set=name.split("_")[0]))
+        print(found[-1].to_string(), flush=True)
+    return pd.concat(found).round(2)
 
 
 def print_times(folder):
@@ -120,15 +142,18 @@ def main():
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("what", choices=["many", "weak", "time"])
+    parser.add_argument("what", choices=["many", "weak", "mixes", "time"])
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--out", type=Path, help="a csv file")
     args = parser.parse_args()
     if args.what == "time":
         print_times(args.data)
         return
-    cells = many_cells(args.data) if args.what == "many" else weak_cells(args.data)
-    rows = run(cells, args.tasks)
+    if args.what == "mixes":
+        rows = run_mixes(args.data, args.tasks)
+    else:
+        cells = many_cells(args.data) if args.what == "many" else weak_cells(args.data)
+        rows = run(cells, args.tasks)
     if args.out:
         rows.to_csv(args.out, index=False)
 

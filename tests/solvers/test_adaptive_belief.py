@@ -15,7 +15,6 @@ from oslo_sklearn.solvers.adaptive_belief import (
     belief_weights,
     divergence,
     extra_prior,
-    freedom,
     fringe,
     left_out_cosines,
     mixture_share,
@@ -23,8 +22,6 @@ from oslo_sklearn.solvers.adaptive_belief import (
     storey_share,
     strain,
 )
-from oslo_sklearn.solvers.geometry import unit_rows
-from oslo_sklearn.solvers.smoother import mean_square
 
 
 def transcribed_share(cosines, level, n_rounds=6):
@@ -162,7 +159,6 @@ def believe(
     balances=(9.0, 9.0, 9.0),
     is_guess=True,
     strain=0.0,
-    freedom=1.0,
 ):
     entropy, fringe, strain = (
         torch.as_tensor(value).expand(1, 3) for value in (entropy, fringe, strain)
@@ -170,8 +166,7 @@ def believe(
     shares, balances = torch.tensor(shares), torch.tensor(balances)
     weights = belief_weights(5, 5)
     floor = ShareFloor(torch.tensor([floor]), torch.tensor([7.0]), torch.tensor([is_guess]))
-    freedom = torch.tensor([freedom])
-    return belief(weights, entropy, fringe, strain, floor, freedom, shares, balances)[0]
+    return belief(weights, entropy, fringe, strain, floor, shares, balances)[0]
 
 
 def test_belief_is_in_sharp_hypotheses_that_do_not_fall_short():
@@ -191,23 +186,6 @@ def test_uneven_classes_have_their_price():
     found = believe(0.2, balances=(9.0, -0.5, 0.0))
     assert float(found[0] / found[1]) == pytest.approx(5**4.2, rel=1e-4)
     assert float(found[0] / found[2]) == pytest.approx(1.0)
-    found = believe(0.2, balances=(9.0, -0.5, 0.0), freedom=0.5)
-    assert float(found[0] / found[1]) == pytest.approx(5**2.1, rel=1e-4)
-
-
-@pytest.mark.parametrize("n_directions", [4, 8, 40])
-def test_rows_that_vary_in_few_directions_leave_little_freedom(n_directions):
-    rng = np.random.default_rng(0)
-    rows = unit_rows(torch.from_numpy(rng.normal(size=(2, 400, 40))))
-    rows = unit_rows(rows[..., :n_directions])
-    expected = torch.full((2,), min(n_directions / 10, 1.0)).double()
-    for gram in (rows @ rows.mT, rows.mT @ rows):
-        found = freedom(mean_square(gram, 400), 400)
-        torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
-    alike = rows[:, :1].expand(-1, 400, -1)
-    torch.testing.assert_close(
-        freedom(mean_square(alike @ alike.mT, 400), 400), torch.full((2,), 0.1).double()
-    )
 
 
 def test_even_classes_pay_for_their_strain():
