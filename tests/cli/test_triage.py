@@ -180,10 +180,7 @@ def test_one_row(features, task):
         (["labelled.npz", "pile.npz", "--serve", "--out", "a.csv"], "--serve needs a page"),
         (["labelled.npz", "flat", "--out", "flat/page"], "is inside flat"),
         (["labelled.npz", "pile.npz", "--out", "labelled.npz"], "'labelled.npz' is a file"),
-        (
-            ["labelled.npz", "pile.npz", "--contamination", "2"],
-            "--contamination must be",
-        ),
+        (["labelled.npz", "pile.npz", "--contamination", "2"], "--contamination must be"),
         (["labelled.npz", "pile.npz", "--threshold", "1", "--contamination", ".1"], "both set"),
         (["labelled.npz", "pile.npz", "--out", "no/such/d.csv"], "--out: no such folder"),
     ],
