@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -160,7 +159,8 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _has_cache(self):
         """Whether earlier features are kept, which may make a download needless."""
-        return self.cache_dir is not None and any(Path(self.cache_dir).glob("*"))
+        folder = self.cache_dir
+        return folder is not None and os.path.isdir(folder) and bool(os.listdir(folder))
 
     def transform(self, X: Any) -> Array:
         """Features of images.

@@ -47,7 +47,6 @@ from .adaptive_belief import (
     belief_weights,
     divergence,
     extra_prior,
-    freedom,
     fringe_of_sums,
     share_floor,
     strain,
@@ -55,7 +54,7 @@ from .adaptive_belief import (
 from .adaptive_sums import spread_rows, sum_moment
 from .geometry import class_means, is_alone, one_hot, plain_product, safe_log
 from .oslo_tiled import StepSums, ascend, tile_rows
-from .smoother import mean_square, moment_map
+from .smoother import moment_map
 
 FIRST_ROWS = 2**13  # that the hypotheses are first judged on
 SAMPLE_ROWS = 2**16  # that go through all steps
@@ -116,7 +115,6 @@ class SampleFit:
         self._support_sum = omega * support.sum(0)
         square = support.mT @ support
         self._map = moment_map(moment + square, moment + omega * square, n_rows, model.ridge)
-        self._freedom = freedom(mean_square(moment + square, n_rows), n_rows)
         self.assumed, shares = assumed, assumed.shares
         known = ((1 - shares) / self._n_classes)[:, None].expand(-1, self._n_classes)
         prescribed = torch.cat([known, shares[:, None]], 1)
@@ -293,7 +291,6 @@ class SampleFit:
             ),
             strain(means.mT[None], self._n_query),
             self._floor,
-            self._freedom,
             self.assumed.shares[None],
             self.assumed.balances,
         )
