@@ -54,6 +54,12 @@ def test_every_bit_of_a_number_is_kept(tmp_path):
     assert line.startswith(f"a,0,{np.nextafter(0.1, 1).item()!r},x-y-t-1,")
 
 
+def test_the_format_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(_cache, "__version__", "1.0")
+    store(tmp_path / "rows.csv").add("a", [0], [(0.1,)])
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "a,0,0.1,x-y-t-1,1.0,8ae30a18"
+
+
 def test_a_new_file_has_its_header_at_once(tmp_path):
     store(tmp_path / "rows.csv")
     store(tmp_path / "rows.csv")  # and once
