@@ -290,13 +290,6 @@ class AdaptiveOSLO(LargeTasks):
             if differing > _DIFFERING:
                 warn_of_an_open_mix(self, differing)
 
-    def _settled_params(self) -> dict:
-        """Parameters that hold what the query has told, for fits of fewer labelled rows to it."""
-        belief, is_even = self._state["belief"], self._state["is_even"]
-        if self.class_share == "auto" and float((belief * is_even).sum()) >= 0.5:
-            return {"class_share": "balanced"}
-        return {}
-
     def _share_that_depends_on_mix(self, rows) -> float:
         """Share of rows that even and uneven classes give another label or decision."""
         state, rows, device, dtype = self._state_for(rows)

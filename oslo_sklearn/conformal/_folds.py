@@ -17,9 +17,8 @@ from .._devices import check_device, choose_device, common_dtype, enough_threads
 from .._results import QUERY_ATTRIBUTES
 from .._sklearn import safe_indexing
 from .._validation import as_tensor, check_rows, count_rows, take_rows
-from .._wrapped import fit_whole
 from ..base import FewShotOpenSetClassifier
-from ..pipeline import fit_transformers, last_step
+from ..pipeline import fit_transformers
 
 _BATCH_BYTES = 2**28  # of folds that are solved at once
 _MOST_FOLDS = 50  # of few rows each, where the query is small
@@ -89,7 +88,6 @@ def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
     ``fitted`` is the estimator after a fit on the whole support. Without a query, the rows of
     a fold are all of it.
     """
-    task, fitted = _settle(task, fitted, query_X)
     n_query = None if query_X is None else count_rows(query_X)
     n_folds = count_folds(task.codes, cv, n_query)
     held = make_folds(task.support_X, task.codes, n_folds, task.seed)
@@ -103,25 +101,6 @@ def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
         return [solved[fold] for fold in range(len(held))]
     jobs = (delayed(_solve_fold)(clone(task.estimator), *part, query_X) for part in parts)
     return Parallel(n_jobs=n_jobs)(jobs)
-
-
-def _settle(task: Task, fitted, query_X):
-    """What the whole support tells about the query holds in all folds, if the method can say it."""
-    if not hasattr(last_step(fitted), "_settled_params"):
-        return task, fitted
-    if query_X is None or count_rows(query_X) < len(task.codes):  # so few tell little
-        return task, fitted
-    whole = fitted
-    if not hasattr(last_step(fitted), "labels_"):  # fitted without this query
-        whole = fit_whole(clone(task.estimator), task.support_X, task.support_y, query_X)
-    params = last_step(whole)._settled_params()
-    if not params:
-        return task, fitted
-    estimator, fitted = clone(task.estimator), copy(fitted)
-    last_step(estimator).set_params(**params)
-    if isinstance(fitted, FewShotOpenSetClassifier):  # those in pipelines are fitted anew
-        fitted.set_params(**params)
-    return task._replace(estimator=estimator), fitted
 
 
 def _part(support_X, support_y, rows):
