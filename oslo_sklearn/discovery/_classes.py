@@ -55,7 +55,7 @@ class NovelClassDiscovery(WrappingClassifier):
         Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
         one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition, of k-means, of the sample of 1000 that the number of groups is
+        Seed of the decomposition, of k-means, of the sample of 2000 that the number of groups is
         found on where more rows are rejected, and of an estimator that has none.
 
     Attributes

@@ -22,7 +22,7 @@ _MOST_OF_CLASS = 20.0  # rows; larger known classes do not make small groups cos
 _PATIENCE = 4  # further numbers to try after the best
 _N_STARTS = 8
 _N_STARTS_TO_COUNT = 4
-_MOST_COUNTED = 1000  # rows; more are sampled to find the number
+_MOST_COUNTED = 2000  # rows; more are sampled to find the number
 _SAME_ROW = 1e-5  # distance that rounding may put between a row of unit norm and itself
 
 
@@ -40,7 +40,7 @@ def find_centers(
     max_groups : int or None
         Limit of "auto".
     random_state : int, RandomState or None
-        Of k-means, and of the sample that is taken of more than 1000 rows to find the number.
+        Of k-means, and of the sample that is taken of more than 2000 rows to find the number.
     """
     if len(rows) < 2:
         return rows
