@@ -36,7 +36,7 @@
 
   function hint() {
     if (T.view === "suggested") return "start here: accept each one or correct it";
-    return T.view === "unknown" && T.grid.sections[0].group >= 0 ? "look-alikes are in groups: name a whole group at once" : "";
+    return T.view === "unknown" && T.grid.sections[0].group >= 0 ? "look-alikes: name a whole group at once" : "";
   }
 
   function emptyText() {
