@@ -108,7 +108,7 @@ def add_parser(commands):
 
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
-    from ..triage._summary import summarise
+    from ..triage.summary import summarise
 
     _check(args)
     if not _is_csv(args.out):

@@ -7,8 +7,8 @@ from base64 import b64encode
 import numpy as np
 
 from ._page import render_notebook
-from ._summary import class_counts
 from ._thumbnails import thumbnail
+from .summary import class_counts
 
 _SHOWN = 8
 

@@ -330,7 +330,7 @@ class Triage:
         -------
         text : str
         """
-        from ._summary import summarise
+        from .summary import summarise
 
         return summarise(self, out)
 
