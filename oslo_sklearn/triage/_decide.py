@@ -48,17 +48,23 @@ def decide(
     support_y,
     query_X,
     open_rows,
+    pile_rows,
     *,
     outlier_label="unknown",
     alpha=None,
     control="fpr",
     n_suggested=20,
 ) -> Decisions:
-    """Fit on the labelled rows and the rows still open; answer for all rows of the query."""
+    """Fit on the labelled rows and the pile; answer for all rows of the query.
+
+    The pile are `pile_rows`, and `open_rows` where p-values promise something: to them, a labelled
+    row that is in the pile as well would be two.
+    """
     from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
     from ._looks import Looks
 
     query = query_X[open_rows]
+    pile = query if alpha is not None else query_X[pile_rows]
     method = estimator
     if isinstance(estimator, AdaptiveOSLO):
         method = Looks(estimator, outlier_label)
@@ -71,16 +77,14 @@ def decide(
     )
     counts = np.unique(support_y[support_y != outlier_label], return_counts=True)[1]
     p_values = None
-    groups = np.full(len(query_X), -1)
     suggested = np.zeros(len(query_X), dtype=int)
     # Shown only where it takes long: the page's loop decides again at each correction.
     bar = progress_bar(total=3, desc="deciding", unit="step", delay=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = NovelClassDiscovery(method if alpha is None else guard, random_state=0)
-        found.fit(support_X, support_y, query)
+        found.fit(support_X, support_y, pile)
         answer = found.transduce(query_X)
-        groups[:] = answer.group
         bar.update()
         if alpha is not None:
             p_values = np.asarray(answer.p_value, dtype=np.float64)
@@ -103,7 +107,7 @@ def decide(
         outlierness=np.asarray(answer.outlierness, dtype=np.float64),
         is_outlier=np.asarray(answer.is_outlier),
         p_values=p_values,
-        groups=groups,
+        groups=np.array(answer.group, dtype=int),
         suggested=suggested,
         rule=_rule(answer, alpha, control, notes, found.estimator_, estimator),
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from ._page import render_notebook
 from ._thumbnails import thumbnail
+from .summary import class_counts
 
 _SHOWN = 8
 
@@ -17,7 +18,7 @@ def render(result) -> str:
     found = result.found_
     suggested = np.flatnonzero(found.suggested)
     first = suggested[np.argsort(found.suggested[suggested])][:_SHOWN]
-    counts = _counts(result)
+    counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
     most = max(n for _, n in counts)
     return render_notebook(
         title=repr(result),
@@ -35,21 +36,6 @@ def render(result) -> str:
             for row in first
         ],
     )
-
-
-def _counts(result) -> list[tuple[str, int]]:
-    """How many rows are unknown and of each class, the largest first."""
-    found = result.found_
-    known = found.labels[~found.is_outlier]
-    sizes = sorted(((str(name), int(np.sum(known == name))) for name in found.classes), key=_size)
-    shown, rest = sizes[:_SHOWN], sizes[_SHOWN:]
-    if rest:
-        shown.append((f"{len(rest)} other classes", sum(n for _, n in rest)))
-    return [(result.outlier_label, int(found.is_outlier.sum())), *shown]
-
-
-def _size(pair) -> int:
-    return -pair[1]
 
 
 def _numbers(result, row: int) -> str:

@@ -25,7 +25,7 @@ def summarise(result, out=None, is_live=False) -> str:
         f"rows of {len(found.classes)} classes",
         "",
         f"{found.is_outlier.sum():7d}  {result.outlier_label}{_groups(found.groups)}",
-        *_counts(found),
+        *(f"{count:7d}  {label}" for label, count in class_counts(found)),
         "",
         f"Rule: {found.rule.text}.",
         *(f"Note: {note}" for note in found.rule.notes),
@@ -51,20 +51,19 @@ def _groups(groups: np.ndarray) -> str:
     return f", in {len(sizes)} group{'s' * (len(sizes) > 1)} ({listed})"
 
 
-def _counts(found) -> list[str]:
+def class_counts(found) -> list[tuple[str, int]]:
+    """How many rows were decided to be of each class; small classes in one line."""
     known = found.labels[~found.is_outlier]
-    counts = {label: int(np.sum(known == label)) for label in found.classes}
-    by_size = sorted(counts.items(), key=lambda item: -item[1])
-    lines = [f"{count:7d}  {label}" for label, count in by_size[:_SHOWN]]
-    if rest := by_size[_SHOWN:]:
-        lines.append(f"{sum(count for _, count in rest):7d}  in {len(rest)} other classes")
-    return lines
+    counts = [(str(label), int(np.sum(known == label))) for label in found.classes]
+    counts.sort(key=lambda pair: -pair[1])
+    shown, rest = counts[:_SHOWN], counts[_SHOWN:]
+    if rest:
+        shown.append((f"in {len(rest)} other classes", sum(count for _, count in rest)))
+    return shown
 
 
 def _checks(checks) -> list[str]:
-    if not checks:
-        return []
-    lines = ["Check first:"]
+    lines = ["Check first:"] if checks else []
     for kind in dict.fromkeys(check.kind for check in checks):
         found = [check.text for check in checks if check.kind == kind]
         more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"

@@ -137,6 +137,26 @@ def test_corrections_join_the_support(rows):
         triage((support, y), pile, corrections={"q": "milk"})
 
 
+@pytest.mark.parametrize("alpha", [None, 0.2])
+def test_a_whole_group_that_was_named_stays_in_the_pile(rows, monkeypatch, alpha):
+    """As many rows leave it as a class has examples; with alpha, which promises something, all."""
+    support, y, pile, _ = rows
+    asked = []
+    real = _run.decide
+    monkeypatch.setattr(_run, "decide", lambda *a, **k: asked.append(a) or real(*a, **k))
+    result = triage((support, y), pile, alpha=alpha)
+    named = range(36, 48)
+    result.correct(dict.fromkeys(named, "milk"))
+    _, X, _, _, open_rows, pile_rows = asked[-1]
+    assert len(X) == len(support) + 12
+    assert not set(open_rows) & set(named)
+    assert set(pile_rows) - set(open_rows) == set(range(39, 48))
+    assert set(result.decisions_[36:48]) == {"milk"}
+    assert not result.found_.suggested[36:48].any()
+    if alpha is None:
+        np.testing.assert_array_equal(result.decisions_[:36], np.repeat(CLASSES, 12))
+
+
 def test_a_new_class_of_one_suspends_the_p_values(rows):
     support, y, pile, _ = rows
     result = triage((support, y), pile, alpha=0.2, corrections={"36": "milk"})

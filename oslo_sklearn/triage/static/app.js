@@ -36,7 +36,7 @@
 
   function hint() {
     if (T.view === "suggested") return "start here: accept each one or correct it";
-    return T.view === "unknown" && T.grid.sections[0].group >= 0 ? "look-alikes are in groups: name a whole group at once" : "";
+    return T.view === "unknown" && T.grid.sections[0].group >= 0 ? "look-alikes: name a whole group at once" : "";
   }
 
   function emptyText() {
@@ -107,29 +107,17 @@
     return put(rows, label);
   }
 
-  // Accepting many may mean several labels: one step of undo each would be wrong.
   function accept(rows) {
-    const m = T.model;
-    const labels = new Map(rows.map((row) => [row, m.labelOf(row)]));
-    const distinct = new Set(labels.values());
-    if (distinct.size === 1) return put(rows, [...distinct][0]);
-    const before = rows.map((row) => (m.pending.has(row) ? m.pending.get(row) : undefined));
-    m.history.push({ rows, before });
-    for (const [row, label] of labels) m.pending.set(row, label);
-    m.changed(rows);
-    return after(rows, `${T.things(rows.length)} accepted`);
+    const labels = new Set(rows.map((row) => T.model.labelOf(row)));
+    put(rows, (row) => T.model.labelOf(row), labels.size === 1 ? [...labels][0] : "accepted");
   }
 
-  function put(rows, label) {
+  function put(rows, label, text = label) {
     T.model.correct(rows, label);
-    after(rows, `${rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length)}: ${label}`);
-  }
-
-  function after(rows, text) {
     T.grid.refresh(rows);
     drawAround();
     T.drawRule();
-    T.say(`${text}. Undo: z`);
+    T.say(`${rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length)}: ${text}. Undo: z`);
     if ($("detail").open) turn(1);
     else if (rows.includes(T.grid.row)) T.grid.next();
   }
@@ -300,7 +288,7 @@
       const button = event.target.closest("[data-act]");
       if (button) T.act(button.dataset.act);
     });
-    for (const dialog of [$("detail"), $("check")]) {
+    for (const dialog of [$("detail"), $("check"), $("chooser")]) {
       dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     }
   }

@@ -111,11 +111,11 @@ window.Triage = {};
       return 0;
     }
 
-    // Corrections: label null takes one back.
+    // One step of undo: a label for all rows, or one for each of them.
     correct(rows, label) {
-      const before = rows.map((row) => (this.pending.has(row) ? this.pending.get(row) : undefined));
-      this.history.push({ rows, before });
-      for (const row of rows) this.put(row, label);
+      const labelOf = typeof label === "function" ? label : () => label;
+      this.history.push({ rows, before: rows.map((row) => this.pending.get(row)) });
+      for (const row of rows) this.put(row, labelOf(row));
       this.changed(rows);
     }
 
