@@ -13,10 +13,18 @@ from oslo_sklearn import (
     FewShotOpenSetSplit,
     evaluate,
     make_open_set_scorer,
+    metrics,
     summarize,
 )
-from oslo_sklearn.metrics import oscr
-from oslo_sklearn.metrics.registry import METRICS, Metric, TaskAnswers, measure
+from oslo_sklearn.metrics.registry import (
+    DEFAULT,
+    METRICS,
+    Metric,
+    TaskAnswers,
+    measure,
+    positions_in,
+    sign_of,
+)
 from oslo_sklearn.plotting import RadarDisplay
 from oslo_sklearn.report import metric_tables
 
@@ -93,12 +101,35 @@ def test_scorers_and_searches_follow(kept, pool):
     assert search.best_score_ == pytest.approx(-min(both.values()))
 
 
-def test_oscr_is_that_of_the_metric():
+def test_each_entry_is_the_metric_of_its_name():
     rng = np.random.default_rng(0)
     known, codes = rng.integers(-1, 3, (5, 40)), rng.integers(0, 3, (5, 40))
-    scores = rng.integers(0, 9, (5, 40))
-    found = measure(TaskAnswers(known, codes, scores), ["oscr"])["oscr"]
-    np.testing.assert_allclose(found, oscr(known, codes, scores, [0, 1, 2]))
+    scores, rejected = rng.integers(0, 9, (5, 40)), rng.random((5, 40)) < 0.5
+    is_outlier = known < 0
+    expected = {
+        "accuracy": metrics.closed_set_accuracy(known, codes, [0, 1, 2]),
+        "auroc": metrics.auroc(is_outlier, scores),
+        "aupr": metrics.aupr(is_outlier, scores),
+        "prec_at_90": metrics.precision_at_recall(is_outlier, scores),
+        "oscr": metrics.oscr(known, codes, scores, [0, 1, 2]),
+        "false_rejection": metrics.false_rejection(is_outlier, rejected),
+        "false_discovery": metrics.false_discovery(is_outlier, rejected),
+        "found": metrics.found(is_outlier, rejected),
+    }
+    measured = [name for name, metric in METRICS.items() if metric.function is not None]
+    assert measured == list(expected)
+    measured = measure(TaskAnswers(known, codes, scores, rejected), expected)
+    for name in expected:
+        np.testing.assert_allclose(measured[name], expected[name])
+
+
+def test_what_the_table_says_of_a_metric():
+    assert DEFAULT == ("accuracy", "auroc", "aupr", "prec_at_90")
+    rates = ["false_rejection", "false_discovery"]
+    assert [name for name in METRICS if sign_of(name) < 0] == rates
+    deciding = [name for name, metric in METRICS.items() if metric.needs_decision]
+    assert deciding == [*rates, "found"]
+    assert positions_in(["b", "a"], [["a", "b"], ["c", "a"]]).tolist() == [[1, 0], [-1, 1]]
 
 
 @pytest.mark.parametrize("name", ["similarity", "auc"])
