@@ -19,6 +19,7 @@ _LIMITS = {
     "serve": ("a port from 0 to 65535", lambda value: 0 <= value < 2**16),
     "shares": ("above 0 and below 1", lambda value: 0 < value < 1),
     "shots": ("at least 1", lambda value: value >= 1),
+    "suggest": ("at least 0", lambda value: value >= 0),
     "tasks": ("at least 1", lambda value: value >= 1),
     "threshold": ("a finite number", lambda value: abs(value) < float("inf")),
 }

@@ -214,10 +214,6 @@ def _sentence(text) -> str:
 def _check(args):
     if args.out.exists() and not args.out.is_dir():
         raise ValueError(f"--out must be a folder, got a file: {str(args.out)!r}")
-    for name in ("tasks", "shots", "queries"):
-        values = getattr(args, name, 1)
-        if min(values if isinstance(values, list) else [values]) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {values}")
 
 
 def _given(args) -> dict[str, Any]:

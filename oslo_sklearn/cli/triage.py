@@ -146,10 +146,6 @@ def _check(args) -> None:
         args.alpha = 0.1
     if args.alpha is not None and (args.threshold is not None or args.contamination is not None):
         raise ValueError("--alpha decides by p-values: leave out --threshold and --contamination")
-    if args.alpha is not None and not 0 < args.alpha < 1:
-        raise ValueError(f"--alpha must be above 0 and below 1, got {args.alpha}")
-    if args.suggest < 0:
-        raise ValueError(f"--suggest must be 0 or more, got {args.suggest}")
     if args.serve is not None:
         if _is_csv(args.out):
             raise ValueError("--serve needs a page: give --out a folder")
