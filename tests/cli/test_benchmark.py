@@ -150,7 +150,6 @@ def test_another_seed_in_the_same_folder_is_refused(features, tmp_path):
         (["table", "none.npz"], "no such file"),
         (["table", "features.pickle"], "not read"),
         (["table", "toy.npz", "--split", "test"], "no rows of split 'test'"),
-        (["table", "toy.npz", "--tasks", "0"], "--tasks must be at least 1"),
         (["table", "toy.npz", "--methods", "nonsense"], "expected one of"),
     ],
 )

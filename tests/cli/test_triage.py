@@ -174,7 +174,7 @@ def test_one_row(features, task):
             ["labelled.npz", "pile.npz", "--alpha", ".1", "--threshold", "1"],
             "leave out --threshold",
         ),
-        (["labelled.npz", "pile.npz", "--suggest", "-1"], "--suggest must be 0 or more"),
+        (["labelled.npz", "pile.npz", "--suggest", "-1"], "--suggest must be at least 0"),
         (["labelled.npz", "pile.npz", "--alpha", "2"], "--alpha must be above 0 and below 1"),
         (["labelled.npz", "pile.npz", "--features", "pile.npz"], "pile.npz has features of its"),
         (["labelled.npz", "pile.npz", "--out", "pile.npz/new"], "pile.npz' is a file"),
