@@ -18,7 +18,6 @@ from ._space import TaskSpace, expected_gain, log_likelihood, make_space
 
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
 _COST = 0.38  # of what a known class gains by a mean of its own, a further group has to gain
-_MOST_OF_CLASS = 20.0  # rows; larger known classes do not make small groups costlier
 _PATIENCE = 4  # further numbers to try after the best
 _N_STARTS = 8
 _N_STARTS_TO_COUNT = 4
@@ -56,19 +55,25 @@ def count_groups(rows: np.ndarray, space: TaskSpace, max_groups, random) -> int:
     if share < 1:
         rows = rows[random.choice(len(rows), _MOST_COUNTED, replace=False)]
     most = min(max_groups or len(rows), len(rows))
-    group_size = min(_MOST_OF_CLASS, space.class_size * share)
-    cost = _COST * expected_gain(group_size, space)
-    gains: list[float] = []
-    while len(gains) < most and len(gains) <= np.argmax(gains or [0]) + _PATIENCE:
-        number = len(gains) + 1
-        labels = k_means(rows, number, random, n_starts=_N_STARTS_TO_COUNT).labels_
-        gains.append(log_likelihood(*sum_groups(rows, labels), space).sum() - cost * number)
-    numbers = np.arange(1, len(gains) + 1)
-    found = 1 + int(np.argmax(gains))
-    while len(rows) / found > group_size:  # what large groups gain grows with them
+    likelihoods: list[float] = []
+
+    def best(group_size: float) -> int:
+        costs = _COST * expected_gain(group_size, space) * np.arange(1, len(likelihoods) + 1)
+        return 1 + int(np.argmax(likelihoods - costs)) if likelihoods else 1
+
+    # A group is taken to be as large as a known class. If groups turn out smaller, it is halfway
+    # between (in logarithms); if larger, what they gain grows with them.
+    group_size = space.class_size * share
+    while len(likelihoods) < most and len(likelihoods) < best(group_size) + _PATIENCE:
+        labels = k_means(rows, len(likelihoods) + 1, random, n_starts=_N_STARTS_TO_COUNT).labels_
+        likelihoods.append(log_likelihood(*sum_groups(rows, labels), space).sum())
+    found = best(group_size)
+    if len(rows) / found < group_size:
+        group_size = (group_size * len(rows) / found) ** 0.5
+        found = best(group_size)
+    while len(rows) / found > group_size:
         group_size = len(rows) / found
-        dearer = _COST * expected_gain(group_size, space) - cost
-        found = 1 + int(np.argmax(gains - dearer * numbers))
+        found = best(group_size)
     return found
 
 
