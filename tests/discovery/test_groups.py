@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from oslo_sklearn.discovery._groups import find_centers, group_rows, nearest, sum_groups
@@ -137,3 +138,12 @@ def test_nearest_centre():
     expected = ((rows[:, None] - centers) ** 2).sum(-1)
     np.testing.assert_array_equal(found, expected.argmin(1))
     np.testing.assert_allclose(distances, expected.min(1))
+
+
+def test_large_classes_are_not_split():
+    """Digits are no round clouds: with many rows of a kind, chance alone makes clusters in it."""
+    X, y = load_digits(return_X_y=True)
+    known = y < 5
+    codes = np.where(known, y, -1)
+    _, groups, _ = group_rows(X, codes, random_state=0)
+    assert 4 <= groups.max() + 1 <= 12
