@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -24,6 +25,7 @@ from .._typing import (
 from .._validation import list_tasks
 from .._wrapped import make_estimator
 from ..discovery import NovelClassDiscovery, suggest_rows
+from ..exceptions import TaskWarning
 from ..metrics import discovery_accuracy
 from ._cache import Configuration, RowCache
 from ._fingerprint import digest
@@ -70,11 +72,18 @@ def discover(
     X, y = np.asarray(X), np.asarray(y)
     tasks = list_tasks(split, X, y)
     rows = Parallel(n_jobs)(
-        delayed(_discover_one)(name, estimator, task, X, y, *index)
+        delayed(_quietly)(_discover_one, name, estimator, task, X, y, *index)
         for name, estimator in estimators.items()
         for task, index in enumerate(tasks)
     )
     return pandas.DataFrame(rows)
+
+
+def _quietly(function, *args):
+    """A study does not warn of its tasks, as `evaluate` does not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TaskWarning)
+        return function(*args)
 
 
 def _discover_one(name, estimator, task, X, y, support, query) -> dict:
@@ -154,7 +163,7 @@ def label_and_refit(
         shares = {key: row[2:4] for key, row in store.rows.items()}
     left = [task for task in range(len(tasks)) if any((name, task) not in shares for name in names)]
     solved = Parallel(n_jobs, return_as="generator")(
-        delayed(_label_one)(X, y, *tasks[task], n_labels, estimator, random_state + task)
+        delayed(_quietly)(_label_one, X, y, *tasks[task], n_labels, estimator, random_state + task)
         for task in left
     )
     solved = progress_bar(solved, enabled=progress, total=len(left), unit="task")

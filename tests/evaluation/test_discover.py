@@ -1,11 +1,14 @@
 """Groups against the truth, and what labels are worth."""
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers import make_task
 
 from oslo_sklearn import AdaptiveOSLO, FewShotOpenSetSplit, NovelClassDiscovery
 from oslo_sklearn.evaluation import _discover, discover, label_and_refit
+from oslo_sklearn.exceptions import TaskWarning
 from oslo_sklearn.metrics import discovery_accuracy
 
 pytest.importorskip("pandas")
@@ -62,3 +65,15 @@ def test_finished_tasks_are_taken_up(tmp_path, monkeypatch):
     assert len(solved) == 1
     with pytest.raises(ValueError, match="another configuration"):
         label_and_refit(X, Y, tasks, [0, 4], cache=cache, random_state=1)
+
+
+class Doubtful(AdaptiveOSLO):
+    def _warn_of_task(self, look, codes):
+        warnings.warn("doubtful", TaskWarning, stacklevel=2)
+
+
+def test_a_study_does_not_warn_of_its_tasks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TaskWarning)
+        discover({"doubtful": Doubtful()}, X, Y, SPLIT)
+        label_and_refit(X, Y, list(SPLIT.split(X, Y))[:1], [1], estimator=Doubtful())
