@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY
+import numbers
 from functools import partial
 from typing import Literal
 
@@ -11,10 +11,11 @@ import torch
 
 from ._adaptive_large import LargeTasks
 from ._decision import Zero
-from ._sklearn import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, StrOptions
-from ._typing import Center
+from ._docs import shared_docs
+from ._sklearn import Interval, StrOptions
+from ._typing import Center, Device, DType, Label, Threshold
 from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
-from .base import Answer, Solution, few_shot_method
+from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import (
     LEAST_SHARE,
     SHARES,
@@ -40,7 +41,7 @@ _UNSURE = (0.3, 0.7)
 _DIFFERING = 0.2
 
 
-@few_shot_method
+@shared_docs
 class AdaptiveOSLO(LargeTasks):
     r"""The method for any pile: share of outliers and mix of classes are estimated.
 
@@ -97,6 +98,8 @@ class AdaptiveOSLO(LargeTasks):
         Number of steps. More hardly change the answer.
     @parameters
 
+    Attributes
+    ----------
     @attributes
     outlier_share_ : float
         The given share, or its estimate: the mean over the belief. NaN if nothing tells it: with
@@ -135,6 +138,8 @@ class AdaptiveOSLO(LargeTasks):
     Storey: *A direct approach to false discovery rates*, Journal of the Royal Statistical Society
     B, 2002.
 
+    Examples
+    --------
     @task
     >>> adaptive = AdaptiveOSLO(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> adaptive.predict(query_X)
@@ -144,31 +149,49 @@ class AdaptiveOSLO(LargeTasks):
     0.3
     """
 
-    outlier_share: Literal["auto"] | float = "auto"
-    class_share: Literal["auto", "balanced", "free"] = "auto"
-    _: KW_ONLY
-    ridge: float = 0.15
-    temperature: float = 0.2
-    prior_weight: float = 8.0
-    support_weight: float = 10.0
-    max_iter: int = 8
-    center: Center | Literal["auto"] = "auto"
-
     _transductive = True
     _decision = Zero()
     _uses_negatives = True
     _assignments_of_a_row = 2 * len(SHARES)
 
     _parameter_constraints = {
-        "outlier_share": [StrOptions({"auto"}), SHARE],
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "outlier_share": [StrOptions({"auto"}), Interval(numbers.Real, 0, 1, closed="neither")],
         "class_share": [StrOptions(set(_BALANCES))],
         "center": [StrOptions({"auto", "task", "support"}), "array-like", None],
-        "ridge": [POSITIVE],
-        "temperature": [POSITIVE],
-        "prior_weight": [NOT_NEGATIVE],
-        "support_weight": [POSITIVE],
-        "max_iter": [COUNT],
+        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
+        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
+        "prior_weight": [Interval(numbers.Real, 0, None, closed="left")],
+        "support_weight": [Interval(numbers.Real, 0, None, closed="neither")],
+        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
     }
+
+    def __init__(
+        self,
+        outlier_share: Literal["auto"] | float = "auto",
+        class_share: Literal["auto", "balanced", "free"] = "auto",
+        *,
+        ridge: float = 0.15,
+        temperature: float = 0.2,
+        prior_weight: float = 8.0,
+        support_weight: float = 10.0,
+        max_iter: int = 8,
+        center: Center | Literal["auto"] = "auto",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.outlier_share = outlier_share
+        self.class_share = class_share
+        self.ridge = ridge
+        self.temperature = temperature
+        self.prior_weight = prior_weight
+        self.support_weight = support_weight
+        self.max_iter = max_iter
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> AdaptiveModel:
         return AdaptiveModel(

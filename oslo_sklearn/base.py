@@ -117,6 +117,24 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, SharedParameters, Open
         "dtype": "no_validation",
     }
 
+    def __init__(
+        self,
+        center: Center | Literal["auto"],
+        normalize: bool,
+        outlier_label: Label | None,
+        threshold: Threshold,
+        contamination: float | None,
+        device: Device,
+        dtype: DType,
+    ) -> None:
+        self.center = center
+        self.normalize = normalize
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
+
     def _fit(self, support_X, support_y, query_X) -> None:
         self._check_params()
         support = check_rows(self, in_memory(support_X), "support_X", reset=True)
