@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:  # optional, and heavy to load
     Axes = DataFrame = Self = Any
 
-    def dataclass_transform(**options):
+    def dataclass_transform():
         return lambda decorator: decorator
 
 

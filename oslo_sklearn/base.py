@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -63,24 +63,19 @@ class SharedParameters:
     dtype: DType = None
 
 
-@dataclass_transform(field_specifiers=(field,))
+@dataclass_transform()
 def few_shot_method(cls: Class) -> Class:
     """Make a method of a class that names its parameters: its constructor and its docs.
 
     Parameters are annotated attributes with a default, and after ``_: KW_ONLY`` given by name only.
-    Those of the base classes need no mention, unless their default differs; nor do constraints.
+    Those of `SharedParameters` need no mention, unless their default differs.
     """
     made: Any = dataclass(repr=False, eq=False)(cls)
-    shared = {each.name for each in fields(SharedParameters)}
+    shared = {field.name for field in fields(SharedParameters)}
     signature = inspect.signature(made.__init__)
     # What all methods share comes last.
     ordered = sorted(signature.parameters.values(), key=lambda parameter: parameter.name in shared)
     made.__init__.__signature__ = signature.replace(parameters=ordered)
-    bases = (vars(base).get("_parameter_constraints", {}) for base in reversed(cls.__mro__))
-    constraints = dict(item for base in bases for item in base.items())
-    made._parameter_constraints = {
-        k: v for k, v in constraints.items() if k in signature.parameters
-    }
     return shared_docs(made)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 
+from .._sklearn import POSITIVE
 from .._typing import Center
-from ..base import Solution, few_shot_method
+from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
 from ..solvers.bdcspn import rectify_prototypes
-from ._simpleshot import SimpleShot
+from ..solvers.geometry import unit_rows
 
 
 @few_shot_method
-class BDCSPN(SimpleShot):
+class BDCSPN(FewShotOpenSetClassifier):
     r"""BD-CSPN: class means rectified by a shifted, pseudo-labelled query.
 
     The query is shifted so that its mean is that of the support. This reduces the bias between the
@@ -57,6 +58,15 @@ class BDCSPN(SimpleShot):
 
     _transductive = True
 
+    _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
+        "temperature": [POSITIVE],
+    }
+
     def _solve(self, task) -> Solution:
         prototypes = rectify_prototypes(*task)
         return Solution({"prototypes": prototypes}, prototypes=prototypes)
+
+    def _infer(self, state, rows) -> Answer:
+        cosines = unit_rows(rows) @ unit_rows(state["prototypes"]).mT
+        return Answer.of_logits(float(self.temperature) * cosines)

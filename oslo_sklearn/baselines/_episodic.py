@@ -41,6 +41,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     """
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "head": [Head, str, os.PathLike, None],
     }
 

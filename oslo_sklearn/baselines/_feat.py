@@ -39,6 +39,7 @@ class AttentionClassifier(EpisodicClassifier):
     }
 
     _parameter_constraints = {
+        **EpisodicClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
 

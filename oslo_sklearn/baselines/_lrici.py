@@ -70,6 +70,7 @@ class LRICI(FewShotOpenSetClassifier):
     _transductive = True
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "C": [POSITIVE],
         "n_components": [COUNT],
         "n_select": [COUNT],

@@ -85,6 +85,7 @@ class OpenMax(FewShotOpenSetClassifier):
     temperature: float = 10.0
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "tail_size": [COUNT, None],
         "alpha": [COUNT],
         "base_distances": ["array-like", None],

@@ -6,14 +6,16 @@ from dataclasses import KW_ONLY
 
 import torch
 
+from .._sklearn import NOT_NEGATIVE
+from .._typing import Center
 from ..base import Answer, few_shot_method
-from ..solvers.prototype_descent import CosineHead, predict_logits
+from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
 from ..solvers.scores import outlier_probability
-from ._tim import TIM
+from ._prototype_descent import PrototypeDescentClassifier
 
 
 @few_shot_method
-class OSTIM(TIM):
+class OSTIM(PrototypeDescentClassifier):
     r"""Open-Set Transductive Information Maximisation.
 
     TIM with one more class, for outliers. Its logit is high if a row resembles no class.
@@ -64,12 +66,28 @@ class OSTIM(TIM):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
+    temperature: float = 10.0
     learning_rate: float = 1e-3
     _: KW_ONLY
+    max_iter: int = 50
+    marginal_weight: float = 1.0
+    conditional_weight: float = 0.1
+    center: Center = "task"
     normalize: bool = False
+
+    _transductive = True
+
+    _parameter_constraints = {
+        **PrototypeDescentClassifier._parameter_constraints,
+        "marginal_weight": [NOT_NEGATIVE],
+        "conditional_weight": [NOT_NEGATIVE],
+    }
 
     def _head(self):
         return CosineHead(float(self.temperature), outlier_class=True)
+
+    def _query_loss(self, task):
+        return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))
 
     def _infer(self, state, rows) -> Answer:
         logits = predict_logits(self._head(), rows, state["prototypes"])

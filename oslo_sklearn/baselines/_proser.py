@@ -73,6 +73,7 @@ class PROSER(FewShotOpenSetClassifier):
     random_state: RandomState = None
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "beta": [NOT_NEGATIVE],
         "n_dummies": [COUNT],
         "learning_rate": [POSITIVE],

@@ -14,6 +14,7 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
     """
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
         "learning_rate": [POSITIVE],
         "max_iter": [COUNT_OR_ZERO],

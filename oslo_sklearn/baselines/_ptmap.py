@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import KW_ONLY, field
 
 from .._sklearn import COUNT_OR_ZERO, POSITIVE, Interval
-from .._typing import Center
+from .._typing import Device, DType, Label, Threshold
 from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
 from ..solvers.geometry import unit_rows
 from ..solvers.scores import msp_score
@@ -72,23 +71,41 @@ class PTMAP(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    reg: float = 10.0
-    step_size: float = 0.2
-    _: KW_ONLY
-    max_iter: int = 10
-    power: float = 0.5
-    # No parameters: the chain of features is the method's own.
-    center: Center = field(default="task", init=False)
-    normalize: bool = field(default=True, init=False)
-
     _transductive = True
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "reg": [POSITIVE],
         "step_size": [Interval(numbers.Real, 0, 1, closed="right")],
         "max_iter": [COUNT_OR_ZERO],
         "power": [POSITIVE],
     }
+    # The chain of features is the method's own.
+    _parameter_constraints.pop("center")
+    _parameter_constraints.pop("normalize")
+
+    def __init__(
+        self,
+        reg: float = 10.0,
+        step_size: float = 0.2,
+        *,
+        max_iter: int = 10,
+        power: float = 0.5,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.reg = reg
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.power = power
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

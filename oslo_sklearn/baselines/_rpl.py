@@ -76,6 +76,7 @@ class RPL(FewShotOpenSetClassifier):
     random_state: RandomState = None
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "gamma": [POSITIVE],
         "open_weight": [NOT_NEGATIVE],
         "n_points": [COUNT],

@@ -47,6 +47,7 @@ class SimpleShot(FewShotOpenSetClassifier):
     temperature: float = 1.0
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
 

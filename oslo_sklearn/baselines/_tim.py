@@ -68,6 +68,7 @@ class TIM(PrototypeDescentClassifier):
     _transductive = True
 
     _parameter_constraints = {
+        **PrototypeDescentClassifier._parameter_constraints,
         "marginal_weight": [NOT_NEGATIVE],
         "conditional_weight": [NOT_NEGATIVE],
     }

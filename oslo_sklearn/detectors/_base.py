@@ -23,6 +23,7 @@ class DetectorBase(FewShotOpenSetClassifier):
     """
 
     _parameter_constraints = {
+        **FewShotOpenSetClassifier._parameter_constraints,
         "classifier": [HasMethods(["fit", "predict_proba"]), None],
     }
 

@@ -98,7 +98,7 @@ class COPODDetector(DetectorBase):
     batch: bool = False
     classifier: Estimator | None = None
 
-    _parameter_constraints = {"batch": ["boolean"]}
+    _parameter_constraints = {**DetectorBase._parameter_constraints, "batch": ["boolean"]}
 
     def _is_transductive(self) -> bool:
         return bool(self.batch) or super()._is_transductive()

@@ -86,6 +86,7 @@ class OutlierDetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
         "detector": [HasMethods("fit"), None],
     }
 

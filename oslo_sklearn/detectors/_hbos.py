@@ -63,6 +63,7 @@ class HBOSDetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
         "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # as in pyod
         "alpha": [SHARE],
         "tol": [SHARE],

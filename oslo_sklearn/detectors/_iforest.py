@@ -70,6 +70,7 @@ class IForestDetector(ObjectDetector):
     random_state: RandomState = None
 
     _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
         "n_estimators": [COUNT],
         "max_features": [COUNT, Interval(numbers.Real, 0, 1, closed="right")],
         "random_state": ["random_state"],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from torch import Tensor
 
 from .._sklearn import COUNT
-from .._typing import Estimator
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..base import few_shot_method
 from ..solvers.geometry import euclidean_distances
 from ._base import DetectorBase
@@ -62,6 +60,7 @@ class KNNDetector(DetectorBase):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
+        **DetectorBase._parameter_constraints,
         "n_neighbors": [COUNT],
     }
 
@@ -113,4 +112,31 @@ class StrongBaseline(KNNDetector):
            False,  True,  True,  True,  True,  True])
     """
 
-    classifier: None = field(default=None, init=False)
+    _parameter_constraints = {
+        name: allowed
+        for name, allowed in KNNDetector._parameter_constraints.items()
+        if name != "classifier"
+    }
+
+    def __init__(
+        self,
+        n_neighbors: int = 1,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        super().__init__(
+            n_neighbors,
+            center=center,
+            normalize=normalize,
+            outlier_label=outlier_label,
+            threshold=threshold,
+            contamination=contamination,
+            device=device,
+            dtype=dtype,
+        )

@@ -81,6 +81,7 @@ class OCSVMDetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
         "kernel": [StrOptions({"linear", "poly", "rbf", "sigmoid"})],
         "nu": [Interval(numbers.Real, 0, 1, closed="right")],
         "gamma": [

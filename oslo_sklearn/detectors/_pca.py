@@ -68,6 +68,7 @@ class PCADetector(ObjectDetector):
     classifier: Estimator | None = None
 
     _parameter_constraints = {
+        **ObjectDetector._parameter_constraints,
         "n_components": [COUNT, None],
     }
 
