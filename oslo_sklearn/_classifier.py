@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from ._array_api import ArrayAPIMixin, in_arrays_of_X
 from ._typing import Array, Labels, RowsLike, Self
 from ._validation import unpack_query
-
-if TYPE_CHECKING:
-    # scikit-learn has no types: with its classes as bases, any parameter would pass.
-    class BaseEstimator:
-        def __getattr__(self, name: str) -> Any: ...
-
-    class ClassifierMixin: ...
-else:
-    from sklearn.base import BaseEstimator, ClassifierMixin
 
 
 class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):

@@ -143,9 +143,6 @@ def shared_docs(cls: Class) -> Class:
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     doc = inspect.cleandoc(cls.__doc__).replace("@parameters\n", _parameters(cls, defaults))
-    # A docstring may write the heading of such a section itself.
-    for heading in ("Attributes\n----------\n", "Examples\n--------\n"):
-        doc = doc.replace(f"{heading}@", "@")
     for line, text in _TEXTS.items():
         if line in doc:
             doc = doc.replace(line, text.format(name=cls.__name__, **defaults))

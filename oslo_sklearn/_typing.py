@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.axes import Axes
     from pandas import DataFrame
-    from typing_extensions import Self, dataclass_transform
+    from typing_extensions import Self
 else:  # optional, and heavy to load
     Axes = DataFrame = Self = Any
 
-    def dataclass_transform():
-        return lambda decorator: decorator
 
 
 class SupportsArray(Protocol):

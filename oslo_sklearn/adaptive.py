@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from functools import partial
 from typing import Literal
 
@@ -12,7 +11,7 @@ import torch
 from ._adaptive_large import LargeTasks
 from ._decision import Zero
 from ._docs import shared_docs
-from ._sklearn import Interval, StrOptions
+from ._sklearn import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, StrOptions
 from ._typing import Center, Device, DType, Label, Threshold
 from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution
@@ -98,8 +97,6 @@ class AdaptiveOSLO(LargeTasks):
         Number of steps. More hardly change the answer.
     @parameters
 
-    Attributes
-    ----------
     @attributes
     outlier_share_ : float
         The given share, or its estimate: the mean over the belief. NaN if nothing tells it: with
@@ -138,8 +135,6 @@ class AdaptiveOSLO(LargeTasks):
     Storey: *A direct approach to false discovery rates*, Journal of the Royal Statistical Society
     B, 2002.
 
-    Examples
-    --------
     @task
     >>> adaptive = AdaptiveOSLO(outlier_label="new").fit(support_X, ["cat", "dog"], query_X)
     >>> adaptive.predict(query_X)
@@ -156,14 +151,14 @@ class AdaptiveOSLO(LargeTasks):
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
-        "outlier_share": [StrOptions({"auto"}), Interval(numbers.Real, 0, 1, closed="neither")],
+        "outlier_share": [StrOptions({"auto"}), SHARE],
         "class_share": [StrOptions(set(_BALANCES))],
         "center": [StrOptions({"auto", "task", "support"}), "array-like", None],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "temperature": [Interval(numbers.Real, 0, None, closed="neither")],
-        "prior_weight": [Interval(numbers.Real, 0, None, closed="left")],
-        "support_weight": [Interval(numbers.Real, 0, None, closed="neither")],
-        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "ridge": [POSITIVE],
+        "temperature": [POSITIVE],
+        "prior_weight": [NOT_NEGATIVE],
+        "support_weight": [POSITIVE],
+        "max_iter": [COUNT],
     }
 
     def __init__(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
-from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,24 +15,12 @@ from ._classifier import OpenSetClassifier
 from ._collections import OnCollections, adapter_of, in_memory, or_by_adapter
 from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
-from ._docs import shared_docs
 from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
 from ._sklearn import Interval, StrOptions, validate_parameter_constraints
 from ._solving import TaskSolver
 from ._threads import enough_threads
-from ._typing import (
-    Array,
-    Center,
-    Class,
-    Device,
-    DType,
-    Label,
-    Lazy,
-    RowsLike,
-    Threshold,
-    dataclass_transform,
-)
+from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
 from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
 from .solvers.diagnosis import Look, size_ratio
@@ -49,37 +35,7 @@ def is_worth_storing(n_bytes: int) -> bool:
     return n_bytes <= _MAX_STORED_BYTES
 
 
-@dataclass(init=False, repr=False, eq=False)
-class SharedParameters:
-    """The parameters of every method; `shared_docs` has their documentation."""
-
-    _: KW_ONLY
-    center: Center | Literal["auto"] = None
-    normalize: bool = True
-    outlier_label: Label | None = None
-    threshold: Threshold = "auto"
-    contamination: float | None = None
-    device: Device = "auto"
-    dtype: DType = None
-
-
-@dataclass_transform()
-def few_shot_method(cls: Class) -> Class:
-    """Make a method of a class that names its parameters: its constructor and its docs.
-
-    Parameters are annotated attributes with a default, and after ``_: KW_ONLY`` given by name only.
-    Those of `SharedParameters` need no mention, unless their default differs.
-    """
-    made: Any = dataclass(repr=False, eq=False)(cls)
-    shared = {field.name for field in fields(SharedParameters)}
-    signature = inspect.signature(made.__init__)
-    # What all methods share comes last.
-    ordered = sorted(signature.parameters.values(), key=lambda parameter: parameter.name in shared)
-    made.__init__.__signature__ = signature.replace(parameters=ordered)
-    return shared_docs(made)
-
-
-class FewShotOpenSetClassifier(TaskSolver, OnCollections, SharedParameters, OpenSetClassifier):
+class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     """Base class of all methods.
 
     A method defines ``_solve(task) -> Solution`` and ``_infer(state, rows) -> Answer``. Both work

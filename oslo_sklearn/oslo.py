@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from functools import partial
 from typing import Literal
 
@@ -10,13 +9,14 @@ import numpy as np
 import torch
 
 from ._decision import Midway
+from ._docs import shared_docs
 from ._progress import rows_to_read
 from ._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
 from ._threads import own_threads
-from ._typing import Center
+from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
-from .base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method, is_worth_storing
+from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.diagnosis import is_narrow, unscaled_columns
 from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
@@ -34,7 +34,7 @@ from .solvers.oslo_tiled import (
 _TILES_WORTHWHILE = 2**22
 
 
-@few_shot_method
+@shared_docs
 class OSLO(FewShotOpenSetClassifier):
     r"""Open-Set Likelihood Optimization.
 
@@ -113,15 +113,6 @@ class OSLO(FewShotOpenSetClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    lambda_z: float = 0.1
-    lambda_xi: float = 0.05
-    _: KW_ONLY
-    max_iter: int = 2
-    tol: float = 0.0
-    likelihood: Literal["cosine", "gaussian"] = "cosine"
-    inlierness: bool = True
-    center: Center = "task"
-
     _transductive = True
     _decision = Midway()
     _uses_negatives = True
@@ -135,6 +126,31 @@ class OSLO(FewShotOpenSetClassifier):
         "likelihood": [StrOptions({"cosine", "gaussian"})],
         "inlierness": ["boolean"],
     }
+
+    def __init__(
+        self,
+        lambda_z: float = 0.1,
+        lambda_xi: float = 0.05,
+        *,
+        max_iter: int = 2,
+        tol: float = 0.0,
+        likelihood: Literal["cosine", "gaussian"] = "cosine",
+        inlierness: bool = True,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.lambda_z = lambda_z
+        self.lambda_xi = lambda_xi
+        self.max_iter = max_iter
+        self.tol = tol
+        self.likelihood = likelihood
+        self.inlierness = inlierness
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _model(self) -> OSLOModel:
         lambda_z, lambda_xi = float(self.lambda_z), float(self.lambda_xi)

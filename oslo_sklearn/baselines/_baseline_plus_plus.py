@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
-from ..base import few_shot_method
+from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, Threshold
 from ._prototype_descent import PrototypeDescentClassifier
 
 
-@few_shot_method
+@shared_docs
 class BaselinePlusPlus(PrototypeDescentClassifier):
     r"""Baseline++: a cosine classifier that starts at the class means and is tuned on the support.
 
@@ -50,7 +49,21 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
            'dog'], dtype='<U3')
     """
 
-    temperature: float = 10.0
-    learning_rate: float = 1e-4
-    _: KW_ONLY
-    max_iter: int = 100
+    def __init__(
+        self,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-4,
+        *,
+        max_iter: int = 100,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)

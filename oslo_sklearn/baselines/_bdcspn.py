@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
+from .._docs import shared_docs
 from .._sklearn import POSITIVE
-from .._typing import Center
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.geometry import unit_rows
 
 
-@few_shot_method
+@shared_docs
 class BDCSPN(FewShotOpenSetClassifier):
     r"""BD-CSPN: class means rectified by a shifted, pseudo-labelled query.
 
@@ -52,16 +51,27 @@ class BDCSPN(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    temperature: float = 10.0
-    _: KW_ONLY
-    center: Center = "task"
-
     _transductive = True
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
+
+    def __init__(
+        self,
+        temperature: float = 10.0,
+        *,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         prototypes = rectify_prototypes(*task)

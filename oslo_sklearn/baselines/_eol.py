@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Literal
 
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import SHARE, StrOptions
-from .._typing import Center
-from ..base import Answer, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer, Solution
 from ..solvers.prototype_descent import (
     AffineHead,
     OpenEntropy,
@@ -20,7 +20,7 @@ from ..solvers.scores import outlier_probability
 from ._prototype_descent import PrototypeDescentClassifier
 
 
-@few_shot_method
+@shared_docs
 class EOL(PrototypeDescentClassifier):
     r"""Enhanced Outlier Logits: calibrated prototypes under expected shares of the query.
 
@@ -87,14 +87,6 @@ class EOL(PrototypeDescentClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    outlier_share: float = 0.5
-    marginal_scale: Literal["classes", "shots"] = "classes"
-    _: KW_ONLY
-    temperature: float = 10.0
-    learning_rate: float = 0.01
-    max_iter: int = 50
-    center: Center = "task"
-
     _transductive = True
 
     _parameter_constraints = {
@@ -102,6 +94,29 @@ class EOL(PrototypeDescentClassifier):
         "outlier_share": [SHARE],
         "marginal_scale": [StrOptions({"classes", "shots"})],
     }
+
+    def __init__(
+        self,
+        outlier_share: float = 0.5,
+        marginal_scale: Literal["classes", "shots"] = "classes",
+        *,
+        temperature: float = 10.0,
+        learning_rate: float = 0.01,
+        max_iter: int = 50,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.outlier_share = outlier_share
+        self.marginal_scale = marginal_scale
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _head(self):
         return AffineHead(float(self.temperature), float(self.outlier_share))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
 import torch.nn.functional as F
 
+from .._docs import shared_docs
 from .._sklearn import POSITIVE
-from .._typing import PathLike
-from ..base import Answer, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
+from ..base import Answer, Solution
 from ..solvers.attention import (
     SetAttention,
     adapt_prototypes,
@@ -20,14 +19,8 @@ from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
-@few_shot_method
 class AttentionClassifier(EpisodicClassifier):
     """The part of FEAT that its head and its training consist of."""
-
-    head: Head | PathLike | None = None
-    temperature: float = 64.0
-    _: KW_ONLY
-    normalize: bool = False
 
     _kind = "FEAT"
     # Matrices that move as fast as the vectors soon fit the base classes, and rank outliers worse.
@@ -42,6 +35,23 @@ class AttentionClassifier(EpisodicClassifier):
         **EpisodicClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
+
+    def __init__(
+        self,
+        head: Head | PathLike | None = None,
+        temperature: float = 64.0,
+        *,
+        center: Center = None,
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.head = head
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _attention(self, like) -> SetAttention | None:
         weights = self._weights(like)
@@ -65,7 +75,7 @@ class AttentionClassifier(EpisodicClassifier):
         return loss, logits
 
 
-@few_shot_method
+@shared_docs
 class FEAT(AttentionClassifier):
     r"""FEAT: class means are adapted to each other by attention.
 

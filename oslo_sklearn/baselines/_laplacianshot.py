@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
+from .._docs import shared_docs
 from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE
-from .._typing import Center
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.bdcspn import rectify_prototypes
 from ..solvers.laplacian import replay_laplacian, solve_laplacian
 from ..solvers.scores import msp_score
 
 
-@few_shot_method
+@shared_docs
 class LaplacianShot(FewShotOpenSetClassifier):
     r"""LaplacianShot: assignments to prototypes, smoothed over neighbours in the query.
 
@@ -65,13 +64,6 @@ class LaplacianShot(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    lambda_laplacian: float = 0.7
-    n_neighbors: int = 3
-    _: KW_ONLY
-    max_iter: int = 20
-    tol: float = 1e-6
-    center: Center = "task"
-
     _transductive = True
 
     _parameter_constraints = {
@@ -81,6 +73,27 @@ class LaplacianShot(FewShotOpenSetClassifier):
         "max_iter": [COUNT_OR_ZERO],
         "tol": [NOT_NEGATIVE],
     }
+
+    def __init__(
+        self,
+        lambda_laplacian: float = 0.7,
+        n_neighbors: int = 3,
+        *,
+        max_iter: int = 20,
+        tol: float = 1e-6,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.lambda_laplacian = lambda_laplacian
+        self.n_neighbors = n_neighbors
+        self.max_iter = max_iter
+        self.tol = tol
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _graph(self) -> dict:
         return {"n_neighbors": self.n_neighbors - 1, "weight": float(self.lambda_laplacian)}

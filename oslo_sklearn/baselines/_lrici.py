@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import COUNT, POSITIVE
 from .._threads import one_blas_thread
-from .._typing import Center
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.ici import solve_ici
 
 
-@few_shot_method
+@shared_docs
 class LRICI(FewShotOpenSetClassifier):
     r"""LR-ICI: a logistic regression that trains itself on its most credible predictions.
 
@@ -61,12 +61,6 @@ class LRICI(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    C: float = 20.0
-    n_components: int = 50
-    _: KW_ONLY
-    n_select: int = 5
-    center: Center = "task"
-
     _transductive = True
 
     _parameter_constraints = {
@@ -75,6 +69,25 @@ class LRICI(FewShotOpenSetClassifier):
         "n_components": [COUNT],
         "n_select": [COUNT],
     }
+
+    def __init__(
+        self,
+        C: float = 20.0,
+        n_components: int = 50,
+        *,
+        n_select: int = 5,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.C = C
+        self.n_components = n_components
+        self.n_select = n_select
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         tasks = zip(*(tensor.cpu().numpy() for tensor in task[:3]), strict=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
 import numpy as np
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import COUNT, POSITIVE
-from .._typing import Vector
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold, Vector
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, euclidean_distances, unit_rows
 from ..solvers.scores import probability
 from ..solvers.weibull import fit_tails, unknown_activation
 
 
-@few_shot_method
+@shared_docs
 class OpenMax(FewShotOpenSetClassifier):
     r"""OpenMax: an unknown class for rows that are unusually far from the class means.
 
@@ -78,12 +77,6 @@ class OpenMax(FewShotOpenSetClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    tail_size: int | None = 20
-    alpha: int = 2
-    _: KW_ONLY
-    base_distances: Vector | None = None
-    temperature: float = 10.0
-
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "tail_size": [COUNT, None],
@@ -91,6 +84,27 @@ class OpenMax(FewShotOpenSetClassifier):
         "base_distances": ["array-like", None],
         "temperature": [POSITIVE],
     }
+
+    def __init__(
+        self,
+        tail_size: int | None = 20,
+        alpha: int = 2,
+        *,
+        base_distances: Vector | None = None,
+        temperature: float = 10.0,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.tail_size = tail_size
+        self.alpha = alpha
+        self.base_distances = base_distances
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _check_base_distances(self) -> torch.Tensor | None:
         if self.base_distances is None:

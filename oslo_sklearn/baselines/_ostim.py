@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import NOT_NEGATIVE
-from .._typing import Center
-from ..base import Answer, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer
 from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
 from ..solvers.scores import outlier_probability
 from ._prototype_descent import PrototypeDescentClassifier
 
 
-@few_shot_method
+@shared_docs
 class OSTIM(PrototypeDescentClassifier):
     r"""Open-Set Transductive Information Maximisation.
 
@@ -66,15 +65,6 @@ class OSTIM(PrototypeDescentClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    temperature: float = 10.0
-    learning_rate: float = 1e-3
-    _: KW_ONLY
-    max_iter: int = 50
-    marginal_weight: float = 1.0
-    conditional_weight: float = 0.1
-    center: Center = "task"
-    normalize: bool = False
-
     _transductive = True
 
     _parameter_constraints = {
@@ -82,6 +72,29 @@ class OSTIM(PrototypeDescentClassifier):
         "marginal_weight": [NOT_NEGATIVE],
         "conditional_weight": [NOT_NEGATIVE],
     }
+
+    def __init__(
+        self,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-3,
+        *,
+        max_iter: int = 50,
+        marginal_weight: float = 1.0,
+        conditional_weight: float = 0.1,
+        center: Center = "task",
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.marginal_weight = marginal_weight
+        self.conditional_weight = conditional_weight
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _head(self):
         return CosineHead(float(self.temperature), outlier_class=True)

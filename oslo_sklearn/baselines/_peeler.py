@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
+from .._docs import shared_docs
 from .._sklearn import NOT_NEGATIVE, StrOptions
-from .._typing import PathLike
-from ..base import Answer, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
+from ..base import Answer, Solution
 from ..solvers.geometry import class_means
 from ..solvers.peeler import ScaleNet, class_scales, scaled_distances, start_scales
 from ..solvers.scores import msp_score
@@ -20,7 +20,7 @@ from ._episodic import EpisodicClassifier
 _N_HIDDEN = 128
 
 
-@few_shot_method
+@shared_docs
 class PEELER(EpisodicClassifier):
     r"""PEELER: each class has its own scales for distances, learned on base classes.
 
@@ -69,11 +69,6 @@ class PEELER(EpisodicClassifier):
     array([35, 36, 37])
     """
 
-    head: Head | PathLike | None = None
-    open_weight: float = 0.5
-    _: KW_ONLY
-    outlier_score: Literal["distance", "msp"] = "distance"
-
     _kind = "PEELER"
     _open_episodes = True
 
@@ -82,6 +77,25 @@ class PEELER(EpisodicClassifier):
         "open_weight": [NOT_NEGATIVE],
         "outlier_score": [StrOptions({"distance", "msp"})],
     }
+
+    def __init__(
+        self,
+        head: Head | PathLike | None = None,
+        open_weight: float = 0.5,
+        *,
+        outlier_score: Literal["distance", "msp"] = "distance",
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.head = head
+        self.open_weight = open_weight
+        self.outlier_score = outlier_score
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Literal
 
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
-from .._typing import RandomState
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, RandomState, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import linear_outputs, solve_proser
 
 
-@few_shot_method
+@shared_docs
 class PROSER(FewShotOpenSetClassifier):
     r"""Placeholders for open-set recognition: a linear head with dummy classifiers.
 
@@ -64,14 +64,6 @@ class PROSER(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    beta: float = 0.1
-    n_dummies: int = 1
-    _: KW_ONLY
-    learning_rate: float = 1e-3
-    max_iter: int = 50
-    outlier_score: Literal["margin", "dummy"] = "margin"
-    random_state: RandomState = None
-
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "beta": [NOT_NEGATIVE],
@@ -81,6 +73,31 @@ class PROSER(FewShotOpenSetClassifier):
         "outlier_score": [StrOptions({"margin", "dummy"})],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self,
+        beta: float = 0.1,
+        n_dummies: int = 1,
+        *,
+        learning_rate: float = 1e-3,
+        max_iter: int = 50,
+        outlier_score: Literal["margin", "dummy"] = "margin",
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.beta = beta
+        self.n_dummies = n_dummies
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.outlier_score = outlier_score
+        self.random_state = random_state
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 
+from .._docs import shared_docs
 from .._sklearn import COUNT_OR_ZERO, POSITIVE, Interval
 from .._typing import Device, DType, Label, Threshold
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import unit_rows
 from ..solvers.scores import msp_score
 from ..solvers.sinkhorn import replay_ptmap, solve_ptmap
@@ -14,7 +15,7 @@ from ..solvers.sinkhorn import replay_ptmap, solve_ptmap
 _OFFSET = 1e-6  # keeps the power transform away from zero
 
 
-@few_shot_method
+@shared_docs
 class PTMAP(FewShotOpenSetClassifier):
     r"""PT-MAP: prototypes that follow a balanced transport plan between rows and classes.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
 import torch
 
+from .._docs import shared_docs
 from .._sklearn import COUNT, COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE
-from .._typing import RandomState
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, RandomState, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.open_heads import point_distances, solve_rpl
 
 
-@few_shot_method
+@shared_docs
 class RPL(FewShotOpenSetClassifier):
     r"""Reciprocal Point Learning.
 
@@ -67,14 +66,6 @@ class RPL(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    gamma: float = 5.0
-    open_weight: float = 0.1
-    _: KW_ONLY
-    n_points: int = 1
-    learning_rate: float = 1e-3
-    max_iter: int = 100
-    random_state: RandomState = None
-
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "gamma": [POSITIVE],
@@ -84,6 +75,31 @@ class RPL(FewShotOpenSetClassifier):
         "max_iter": [COUNT_OR_ZERO],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self,
+        gamma: float = 5.0,
+        open_weight: float = 0.1,
+        *,
+        n_points: int = 1,
+        learning_rate: float = 1e-3,
+        max_iter: int = 100,
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.gamma = gamma
+        self.open_weight = open_weight
+        self.n_points = n_points
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.random_state = random_state
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from .._docs import shared_docs
 from .._sklearn import POSITIVE
-from ..base import Answer, FewShotOpenSetClassifier, Solution, few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
+from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.geometry import class_means, unit_rows
 
 
-@few_shot_method
+@shared_docs
 class SimpleShot(FewShotOpenSetClassifier):
     r"""SimpleShot: each row belongs to the nearest class mean.
 
@@ -44,12 +46,25 @@ class SimpleShot(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
-    temperature: float = 1.0
-
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "temperature": [POSITIVE],
     }
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         prototypes = class_means(task.support, task.labels, task.n_classes)

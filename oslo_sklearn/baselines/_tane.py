@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from .._typing import PathLike
-from ..base import Answer, Solution, few_shot_method
+from .._docs import shared_docs
+from .._typing import Center, Device, DType, Label, PathLike, Threshold
+from ..base import Answer, Solution
 from ..solvers.geometry import class_means
 from ..solvers.scores import outlier_probability
 from ..solvers.tane import (
@@ -19,7 +20,7 @@ from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
-@few_shot_method
+@shared_docs
 class TANE(EpisodicClassifier):
     r"""TANE-G: a task's negative prototype, made by attention to base classes, attracts outliers.
 
@@ -67,12 +68,25 @@ class TANE(EpisodicClassifier):
     array([35, 36, 37])
     """
 
-    head: Head | PathLike | None = None
-
     _kind = "TANE"
     _open_episodes = True
     _dropout = 0.0
     _rates = {"base_weights": 0.0, "log_temperature": 1e-2}
+
+    def __init__(
+        self,
+        head: Head | PathLike | None = None,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.head = head
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)

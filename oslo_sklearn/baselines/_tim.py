@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
+from .._docs import shared_docs
 from .._sklearn import NOT_NEGATIVE
-from .._typing import Center
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Label, Threshold
 from ..solvers.prototype_descent import MutualInformation
 from ._prototype_descent import PrototypeDescentClassifier
 
 
-@few_shot_method
+@shared_docs
 class TIM(PrototypeDescentClassifier):
     r"""Transductive Information Maximisation by gradient descent.
 
@@ -57,14 +55,6 @@ class TIM(PrototypeDescentClassifier):
            'dog'], dtype='<U3')
     """
 
-    temperature: float = 10.0
-    learning_rate: float = 1e-4
-    _: KW_ONLY
-    max_iter: int = 50
-    marginal_weight: float = 1.0
-    conditional_weight: float = 0.1
-    center: Center = "task"
-
     _transductive = True
 
     _parameter_constraints = {
@@ -72,6 +62,29 @@ class TIM(PrototypeDescentClassifier):
         "marginal_weight": [NOT_NEGATIVE],
         "conditional_weight": [NOT_NEGATIVE],
     }
+
+    def __init__(
+        self,
+        temperature: float = 10.0,
+        learning_rate: float = 1e-4,
+        *,
+        max_iter: int = 50,
+        marginal_weight: float = 1.0,
+        conditional_weight: float = 0.1,
+        center: Center = "task",
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.marginal_weight = marginal_weight
+        self.conditional_weight = conditional_weight
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _query_loss(self, task):
         return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._typing import Estimator
-from ..base import few_shot_method
+from .._docs import shared_docs
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import DetectorBase
 
 # Below this, skewness is rounding.
@@ -46,7 +46,7 @@ def tail_scores(rows: Tensor, ordered: Tensor, skew: Tensor, *, with_row: bool) 
     return torch.maximum(skewed, (left + right) / 2).mT.contiguous().sum(-1)
 
 
-@few_shot_method
+@shared_docs
 class COPODDetector(DetectorBase):
     r"""Copula-based outlier detection.
 
@@ -95,10 +95,24 @@ class COPODDetector(DetectorBase):
     array([16., 15., 11.,  8.,  7., 10.])
     """
 
-    batch: bool = False
-    classifier: Estimator | None = None
-
     _parameter_constraints = {**DetectorBase._parameter_constraints, "batch": ["boolean"]}
+
+    def __init__(
+        self,
+        batch: bool = False,
+        classifier: Estimator | None = None,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.batch = batch
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _is_transductive(self) -> bool:
         return bool(self.batch) or super()._is_transductive()

@@ -9,9 +9,9 @@ import torch
 from sklearn.base import clone
 from sklearn.svm import OneClassSVM
 
+from .._docs import shared_docs
 from .._sklearn import HasMethods
-from .._typing import Estimator
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ..pipeline import last_step
 from ._base import ObjectDetector, map_tasks
 from ._pca import effective_rank
@@ -36,7 +36,7 @@ def scoring_method(detector) -> tuple[str, int]:
     )
 
 
-@few_shot_method
+@shared_docs
 class OutlierDetector(ObjectDetector):
     r"""Any outlier detector of pyod or scikit-learn, beside a few-shot classifier.
 
@@ -82,13 +82,27 @@ class OutlierDetector(ObjectDetector):
     array([False, False, False, False, False, False,  True,  True,  True])
     """
 
-    detector: Estimator | None = None
-    classifier: Estimator | None = None
-
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "detector": [HasMethods("fit"), None],
     }
+
+    def __init__(
+        self,
+        detector: Estimator | None = None,
+        classifier: Estimator | None = None,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.detector = detector
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         detector = OneClassSVM() if self.detector is None else clone(self.detector)

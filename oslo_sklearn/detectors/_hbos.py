@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import numpy as np
 
+from .._docs import shared_docs
 from .._sklearn import SHARE, Interval
-from .._typing import Estimator
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector, as_array
 
 _TILE_ENTRIES = 2**18  # of rows that are looked up at once
 
 
-@few_shot_method
+@shared_docs
 class HBOSDetector(ObjectDetector):
     r"""Histogram-based outlier score.
 
@@ -56,18 +55,33 @@ class HBOSDetector(ObjectDetector):
     np.int64(0)
     """
 
-    n_bins: int = 10
-    alpha: float = 0.1
-    _: KW_ONLY
-    tol: float = 0.5
-    classifier: Estimator | None = None
-
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "n_bins": [Interval(numbers.Integral, 3, None, closed="left")],  # as in pyod
         "alpha": [SHARE],
         "tol": [SHARE],
     }
+
+    def __init__(
+        self,
+        n_bins: int = 10,
+        alpha: float = 0.1,
+        *,
+        tol: float = 0.5,
+        classifier: Estimator | None = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.n_bins = n_bins
+        self.alpha = alpha
+        self.tol = tol
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     # In double precision, values one rounding apart leave no room for bins between them. Single
     # precision makes them equal.

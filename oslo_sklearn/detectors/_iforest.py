@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import KW_ONLY
 
 import numpy as np
 from sklearn import config_context
@@ -11,9 +10,9 @@ from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+from .._docs import shared_docs
 from .._sklearn import COUNT, Interval
-from .._typing import Estimator, RandomState
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Estimator, Label, RandomState, Threshold
 from ._base import ObjectDetector
 
 _MOST_ROWS = 256  # that a tree is grown on
@@ -22,7 +21,7 @@ _TILE_ENTRIES = 2**20  # of trees times rows that are sorted into leaves at once
 _SEEDS = np.iinfo(np.int32).max
 
 
-@few_shot_method
+@shared_docs
 class IForestDetector(ObjectDetector):
     r"""Isolation forest.
 
@@ -63,18 +62,33 @@ class IForestDetector(ObjectDetector):
     np.int64(0)
     """
 
-    n_estimators: int = 100
-    max_features: float = 1.0
-    _: KW_ONLY
-    classifier: Estimator | None = None
-    random_state: RandomState = None
-
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "n_estimators": [COUNT],
         "max_features": [COUNT, Interval(numbers.Real, 0, 1, closed="right")],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        max_features: float = 1.0,
+        *,
+        classifier: Estimator | None = None,
+        random_state: RandomState = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_features = max_features
+        self.classifier = classifier
+        self.random_state = random_state
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         seed = self.random_state if self._seed is None else self._seed

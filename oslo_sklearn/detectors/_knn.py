@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from .._docs import shared_docs
 from .._sklearn import COUNT
 from .._typing import Center, Device, DType, Estimator, Label, Threshold
-from ..base import few_shot_method
 from ..solvers.geometry import euclidean_distances
 from ._base import DetectorBase
 
@@ -19,7 +19,7 @@ def mean_neighbor_distance(rows: Tensor, reference: Tensor, n_neighbors: int) ->
     return found.mean(-1)
 
 
-@few_shot_method
+@shared_docs
 class KNNDetector(DetectorBase):
     r"""k-nearest-neighbours outlier detection.
 
@@ -56,13 +56,27 @@ class KNNDetector(DetectorBase):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    n_neighbors: int = 1
-    classifier: Estimator | None = None
-
     _parameter_constraints = {
         **DetectorBase._parameter_constraints,
         "n_neighbors": [COUNT],
     }
+
+    def __init__(
+        self,
+        n_neighbors: int = 1,
+        classifier: Estimator | None = None,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _fit_detector(self, task):
         n_support = task.support.shape[1]
@@ -74,7 +88,7 @@ class KNNDetector(DetectorBase):
         return mean_neighbor_distance(rows, support, min(self.n_neighbors, support.shape[1]))
 
 
-@few_shot_method
+@shared_docs
 class StrongBaseline(KNNDetector):
     r"""SimpleShot beside k-nearest-neighbours detection.
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import KW_ONLY
 from typing import Literal
 
 import numpy as np
 
+from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import COUNT, POSITIVE, Interval, StrOptions
-from .._typing import Estimator
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
 # Kernels that are no inner product may keep the solver going for ever.
 _MOST_STEPS = 100_000
 
 
-@few_shot_method
+@shared_docs
 class OCSVMDetector(ObjectDetector):
     r"""One-class support vector machine.
 
@@ -72,14 +71,6 @@ class OCSVMDetector(ObjectDetector):
     array([False, False, False, False, False, False,  True,  True,  True])
     """
 
-    kernel: Literal["linear", "poly", "rbf", "sigmoid"] = "rbf"
-    nu: float = 0.5
-    _: KW_ONLY
-    gamma: Literal["scale", "auto"] | float = "scale"
-    degree: int = 3
-    coef0: float = 0.0
-    classifier: Estimator | None = None
-
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "kernel": [StrOptions({"linear", "poly", "rbf", "sigmoid"})],
@@ -91,6 +82,31 @@ class OCSVMDetector(ObjectDetector):
         "degree": [COUNT],
         "coef0": [Interval(numbers.Real, None, None, closed="neither")],
     }
+
+    def __init__(
+        self,
+        kernel: Literal["linear", "poly", "rbf", "sigmoid"] = "rbf",
+        nu: float = 0.5,
+        *,
+        gamma: Literal["scale", "auto"] | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        classifier: Estimator | None = None,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.kernel = kernel
+        self.nu = nu
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         return require("pyod.models.ocsvm", "detectors").OCSVM(

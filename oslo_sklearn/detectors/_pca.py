@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import shared_docs
 from .._optional import require
 from .._sklearn import COUNT
-from .._typing import Estimator
-from ..base import few_shot_method
+from .._typing import Center, Device, DType, Estimator, Label, Threshold
 from ._base import ObjectDetector
 
 # A component whose eigenvalue is below this share of the largest carries rounding only.
@@ -24,7 +24,7 @@ def effective_rank(support: np.ndarray) -> int:
     return int((values > _VANISHING * values[0]).sum())
 
 
-@few_shot_method
+@shared_docs
 class PCADetector(ObjectDetector):
     r"""Principal component classifier.
 
@@ -64,13 +64,27 @@ class PCADetector(ObjectDetector):
     np.int64(0)
     """
 
-    n_components: int | None = None
-    classifier: Estimator | None = None
-
     _parameter_constraints = {
         **ObjectDetector._parameter_constraints,
         "n_components": [COUNT, None],
     }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        classifier: Estimator | None = None,
+        *,
+        center: Center = None,
+        normalize: bool = True,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.n_components = n_components
+        self.classifier = classifier
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
     def _make(self, support):
         rank = effective_rank(support)

@@ -13,7 +13,7 @@ OSLO(lambda_zz=0.1)  # call-arg
 OSLO(lambda_z="0.1")  # arg-type
 OSLO(center="tasks")  # arg-type
 OSLO(threshold="otsu")  # arg-type
-OSLO(0.1, 0.05, "task")  # call-arg
+OSLO(0.1, 0.05, 3)  # call-arg
 OSLO().fit("support.npz", y)  # arg-type
 OSLO().fit(X, y, query=X)  # call-arg
 OSLO().fit(X, y).predict(3)  # call-overload
