@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock, local
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +31,15 @@ class _Limit:
         self.lock, self.n_users, self.before = Lock(), 0, []
 
 
+class _Threads(NamedTuple):
+    """How many threads share out the caller's work, and how many could."""
+
+    now: int
+    at_most: int
+
+
 _LIMIT = _Limit()
-_CALLER = local()  # of a thread that computes alone: its helpers, and how many it could have
+_CALLER = local()  # `threads` of a thread that computes alone
 
 
 def pays_threads(n_entries: int) -> bool:
@@ -52,14 +60,14 @@ def enough_threads(n_entries: int):
 @contextmanager
 def own_threads():
     """Compute on one thread, but for what `run_threads` shares out, however few the rows."""
-    with _alone(_threads()[1]):
+    with _alone(_threads().at_most):
         yield
 
 
 @contextmanager
 def _alone(n_helpers: int):
     before, kept = torch.get_num_threads(), getattr(_CALLER, "threads", None)
-    _CALLER.threads = n_helpers, _threads()[1]
+    _CALLER.threads = _Threads(n_helpers, _threads().at_most)
     if before > 1:
         torch.set_num_threads(1)
     try:
@@ -71,9 +79,9 @@ def _alone(n_helpers: int):
             torch.set_num_threads(before)
 
 
-def _threads() -> tuple[int, int]:
-    """How many threads share out the caller's work, and how many could."""
-    return getattr(_CALLER, "threads", None) or (torch.get_num_threads(),) * 2
+def _threads() -> _Threads:
+    n_threads = torch.get_num_threads()
+    return getattr(_CALLER, "threads", None) or _Threads(n_threads, n_threads)
 
 
 @contextmanager
@@ -109,18 +117,21 @@ def _blas_libraries() -> list:
 def run_threads(work: Callable, parts: Sequence, device: torch.device | None = None) -> list:
     """What ``work`` returns for each part, called on as many threads as torch has.
 
-    Torch's modes and NumPy's are those of the caller. Parts that lie on a ``device`` other than the
-    CPU take turns.
+    Gradients, inference mode and NumPy's errors are as the caller set them. Parts that lie on a
+    ``device`` other than the CPU take turns.
     """
-    n_threads = min(_threads()[0], len(parts))
-    with _alone(_threads()[0]):
+    n_threads = min(_threads().now, len(parts))
+    with _alone(_threads().now):
         if n_threads <= 1 or (device is not None and device.type != "cpu"):
             return [work(part) for part in parts]
-        is_inference, errors = torch.is_inference_mode_enabled(), np.geterr()
+        is_inference, has_gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        errors = np.geterr()
 
         def call(part):
-            with torch.inference_mode(is_inference), np.errstate(**errors):
+            inference = torch.inference_mode(is_inference)  # which sets gradients, too
+            with inference, torch.set_grad_enabled(has_gradients), np.errstate(**errors):
                 return work(part)
 
-        with ThreadPoolExecutor(n_threads) as threads:
+        # A new thread has as many threads of torch as another call may just have given back.
+        with ThreadPoolExecutor(n_threads, "oslo", torch.set_num_threads, (1,)) as threads:
             return list(threads.map(call, parts))

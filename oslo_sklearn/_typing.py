@@ -17,7 +17,6 @@ else:  # optional, and heavy to load
     Axes = DataFrame = Self = Any
 
 
-
 class SupportsArray(Protocol):
     """A NumPy array, a tensor, a frame or series of pandas or polars, a Dask collection."""
 

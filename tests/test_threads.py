@@ -72,3 +72,10 @@ def test_their_number_changes_no_bit_of_a_large_fit(name, method, two_threads, m
         found.append((fitted.labels_, fitted.outlierness_, fitted.prototypes_))
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_gradients_are_those_of_the_caller(two_threads, mode):
+    with torch.inference_mode(False), mode():
+        expected = torch.is_grad_enabled()
+        assert _threads.run_threads(lambda _: torch.is_grad_enabled(), range(3)) == [expected] * 3

@@ -255,7 +255,7 @@ class Triage:
         alone = names[counts < 2].tolist()
         if self.alpha is None or not alone:
             return self.alpha
-        if given := set(alone) & set(self._labels):
+        if given := set(alone) & set(self._labels.tolist()):
             raise ValueError(
                 f"alpha needs two labelled examples of every class, and {min(given)!r} has one: "
                 "label a second one, or decide without alpha and control."
