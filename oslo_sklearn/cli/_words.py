@@ -36,14 +36,14 @@ def for_the_command_line(message: str, args) -> str:
         message = message.replace(python, typed)
     if hasattr(args, "labelled"):
         for name, place in _PLACES.items():
-            message = re.sub(rf"\b{name}\b", place, message)
+            message = re.sub(rf"(?<![-\w/]){name}(?![-\w/]|\.\w)", place, message)  # in no path
     options = {name: name for name in vars(args)}
     options |= {name: option for name, option in _OPTIONS.items() if option in options}
     for name, option in options.items():
         typed = f"--{option.replace('_', '-')}"
         message = re.sub(rf"The '{name}' parameter of \w+", typed, message)
-        message = re.sub(rf"(?<![-\w]){name} must be\b", f"{typed} must be", message)
-        message = re.sub(rf"(?<![-\w]){name}=({_VALUE})", rf"{typed} \1", message)
+        message = re.sub(rf"(?<![-\w/]){name} must be\b", f"{typed} must be", message)
+        message = re.sub(rf"(?<![-\w/]){name}=({_VALUE})", rf"{typed} \1", message)
         message = re.sub(rf"({typed}) (None|'[^']*'|\"[^\"]*\")", _typed, message)
     return message
 

@@ -98,8 +98,9 @@ def decide(
     bar.update()
     bar.close()
     # Without alpha the p-values only inform: what alpha they could serve does not matter.
-    texts = [] if alpha is None else [str(warning.message) for warning in caught]
-    notes = list(dict.fromkeys(text for text in texts if "alpha" in text))
+    topics = ["columns"] if alpha is None else ["columns", "alpha"]
+    texts = dict.fromkeys(str(warning.message) for warning in caught)
+    notes = [text for text in texts if any(topic in text for topic in topics)]
     return Decisions(
         classes=np.asarray(found.classes_),
         labels=np.asarray(answer.labels),

@@ -114,3 +114,10 @@ def test_warnings_take_one_line(tmp_path, monkeypatch, capsys):
         "oslo-sklearn: error: none of the 1 images could be read; the first: images/ant/0.jpg: "
         "not an image that Pillow can read",
     ]
+
+
+def test_paths_stay_as_they_are():
+    args = Namespace(labelled="a", unlabelled="b", model_name="c")
+    for text in ("/data/query_X/a.png cannot be read", "images/model_name=3.png", "query_X.npz"):
+        assert for_the_command_line(text, args) == text
+    assert for_the_command_line("Pass query_X.", args) == "Pass UNLABELLED."

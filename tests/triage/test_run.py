@@ -243,3 +243,13 @@ def test_small_piles_are_decided_on_one_thread(monkeypatch):
     support, y, pile, _ = make_features()
     triage((support, y), pile)
     assert seen == [{1}]
+
+
+@pytest.mark.parametrize("alpha", [None, 0.2])
+def test_columns_that_are_not_scaled_are_noted(rows, alpha):
+    support, y, pile, _ = rows
+    support, pile = support.copy(), pile.copy()
+    support[:, 0] *= 1e4
+    pile[:, 0] *= 1e4
+    (note,) = triage((support, y), pile, alpha=alpha).found_.rule.notes
+    assert "Scale the columns first" in note
