@@ -11,7 +11,7 @@ _LIMITS = {
     "contamination": ("at least 0 and below 1", lambda value: 0 <= value < 1),
     "dirichlet": ("above 0", lambda value: 0 < value < float("inf")),
     "draws": ("at least 1", lambda value: value >= 1),
-    "jobs": ("a number of processes, or -1 for all cores", lambda value: value != 0),
+    "jobs": ("a number of processes, or -1 for all cores", lambda value: value >= 1 or value == -1),
     "labels": ("at least 0", lambda value: value >= 0),
     "num_workers": ("at least 0", lambda value: value >= 0),
     "queries": ("at least 1", lambda value: value >= 1),
@@ -36,10 +36,11 @@ def check_arguments(args) -> None:
                 raise ValueError(f"--{option} must be {expected}, got {value}")
     for name in _SOURCES:
         for path in _listed(getattr(args, name, None)):
-            if not Path(path).exists():
+            if not path or not Path(path).exists():
+                is_file = name == "features" or path.lower().endswith(_FILES)
                 raise FileNotFoundError(
                     f"{path}: there is no such file"
-                    if path.lower().endswith(_FILES)
+                    if is_file
                     else f"no such folder or csv file: {path!r}"
                 )
 

@@ -33,6 +33,7 @@ from oslo_sklearn.features._weights import weights_identity
         ("benchmark table a.npz --shots 1 0", "--shots must be at least 1, got 0"),
         ("benchmark table a.npz --jobs 0", "--jobs must be a number of processes, or -1"),
         ("benchmark quality a.npz b.npz", "a.npz: there is no such file"),
+        ("benchmark table typo", "typo: there is no such file"),
         ("benchmark imbalance a.npz --shares 1", "--shares must be above 0 and below 1, got 1.0"),
         ("benchmark imbalance a.npz --dirichlet 0", "--dirichlet must be above 0, got 0.0"),
         ("benchmark labelling a.npz --labels -2", "--labels must be at least 0, got -2"),
