@@ -122,7 +122,7 @@ def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
         chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
         text = (
             f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
-            "This promises no error rate; p-values (alpha) do"
+            "This promises no error rate; p-values do"
         )
         return Rule("threshold", threshold, 0.1, control, text, notes)
     promise = PROMISES[control].format(f"{alpha:.0%}")
