@@ -8,6 +8,10 @@ import sklearn
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 
+from ._results import Transduction
+from ._typing import Array, Labels, RowsLike
+from ._validation import unpack_query
+
 
 def _ends_in_a_method(pipeline) -> bool:
     # An AttributeError of the last step says more than False would.
@@ -21,7 +25,27 @@ class OpenSetPipeline(Pipeline):
     """
 
     @available_if(_ends_in_a_method)
-    def transduce(self, X):
+    def fit_predict(self, X: RowsLike, y: Labels | None = None, **params: Any) -> Array:
+        """Fit, and label the query: ``fit(X, y, query_X=query_X).predict(query_X)``.
+
+        scikit-learn's own ``fit_predict`` would hand over the query as it is.
+
+        Parameters
+        ----------
+        X, y, **params
+            As for ``fit``, ``query_X`` included.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_query,)
+        """
+        query_X = unpack_query(params.get("query_X"))
+        if query_X is None:
+            raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+        return self.fit(X, y, **params).predict(query_X)
+
+    @available_if(_ends_in_a_method)
+    def transduce(self, X: RowsLike) -> Transduction:
         """Transform the rows, and return labels, scores and decisions from one solve.
 
         Parameters

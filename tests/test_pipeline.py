@@ -66,6 +66,16 @@ class TestPipelineWithRouting:
             GridSearchCV(Spy(), {"max_iter": [2]}, cv=2, refit=False).fit(X, y, query_X=given)
         assert seen == [10, 10, 20, 20]
 
+    def test_fit_predict_labels_the_transformed_query(self, task):
+        pipe = make_open_set_pipeline(StandardScaler(), PCA(4), OSLO(outlier_label=-1))
+        expected = pipe.fit(task.support_X, task.support_y, query_X=task.query_X)
+        expected = expected.predict(task.query_X)
+        for query in (task.query_X, (task.query_X,)):
+            found = pipe.fit_predict(task.support_X, task.support_y, query_X=query)
+            np.testing.assert_array_equal(found, expected)
+        with pytest.raises(ValueError, match="needs one"):
+            pipe.fit_predict(task.support_X, task.support_y)
+
     def test_the_old_spelling_is_refused(self, task):
         pipe = make_open_set_pipeline(StandardScaler(), OSLO())
         with pytest.raises(TypeError, match="oslo__query_X"):
