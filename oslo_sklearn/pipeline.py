@@ -32,8 +32,10 @@ class OpenSetPipeline(Pipeline):
 
         Parameters
         ----------
-        X, y, **params
-            As for ``fit``, ``query_X`` included.
+        X, y : array-like
+            The support, as for ``fit``.
+        **params : dict
+            As for ``fit``, with ``query_X``.
 
         Returns
         -------
