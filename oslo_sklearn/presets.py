@@ -119,7 +119,8 @@ def paper_preset(name: str, n_shot: int, base_mean: Vector | None = None) -> Any
     """
     setting = _BY_KEY.get(name_key(name)) if isinstance(name, str) else None
     if setting is None:
-        raise ValueError(f"name={name!r}: expected one of {', '.join(SETTINGS)}, or a class name.")
+        names = dict.fromkeys(setting.estimator.__name__ for setting in SETTINGS.values())
+        raise ValueError(f"name={name!r}: expected one of {', '.join(names)}.")
     if not isinstance(n_shot, numbers.Integral) or isinstance(n_shot, bool) or n_shot < 1:
         raise ValueError(f"n_shot={n_shot!r}: expected an integer of at least 1.")
     params = setting.one_shot if n_shot == 1 else setting.one_shot | setting.more_shots

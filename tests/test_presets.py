@@ -93,5 +93,5 @@ def test_bad_n_shot(n_shot):
 
 @pytest.mark.parametrize("name", ["", "OSLOO", None, 3])
 def test_bad_name(name):
-    with pytest.raises(ValueError, match=r"name=.*expected one of OSLO, kNN"):
+    with pytest.raises(ValueError, match=r"name=.*expected one of OSLO, KNNDetector"):
         paper_preset(name, 1)
