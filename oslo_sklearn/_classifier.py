@@ -8,7 +8,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from ._array_api import ArrayAPIMixin, in_arrays_of_X
 from ._typing import Array, Labels, RowsLike, Self
-from ._validation import unpack_query
+from ._validation import query_to_label, unpack_query
 
 
 class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
@@ -78,9 +78,7 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_query,)
         """
-        query_X = unpack_query(query_X)
-        if query_X is None:
-            raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+        query_X = query_to_label(query_X)
         return self.fit(support_X, support_y, query_X).predict(query_X)
 
     @in_arrays_of_X

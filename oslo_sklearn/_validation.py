@@ -245,6 +245,14 @@ def unpack_query(query_X):
     return query_X
 
 
+def query_to_label(query_X):
+    """The query of ``fit_predict``, which needs one."""
+    query_X = unpack_query(query_X)
+    if query_X is None:
+        raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+    return query_X
+
+
 def check_center(center, rows: torch.Tensor) -> torch.Tensor:
     """Validate a given centre, one finite number per feature of ``rows``; of their type."""
     try:

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ._results import Transduction
 from ._typing import Array, Labels, RowsLike
-from ._validation import unpack_query
+from ._validation import query_to_label
 
 
 def _ends_in_a_method(pipeline) -> bool:
@@ -41,9 +41,7 @@ class OpenSetPipeline(Pipeline):
         -------
         labels : ndarray of shape (n_query,)
         """
-        query_X = unpack_query(params.get("query_X"))
-        if query_X is None:
-            raise ValueError("query_X is None: fit_predict labels the query, and needs one.")
+        query_X = query_to_label(params.get("query_X"))
         return self.fit(X, y, **params).predict(query_X)
 
     @available_if(_ends_in_a_method)

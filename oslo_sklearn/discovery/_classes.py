@@ -40,7 +40,8 @@ class NovelClassDiscovery(WrappingClassifier):
     classes, and :math:`w + b` is the task's variance. With :math:`\mu` integrated out, a set G of
     rows has the likelihood :math:`p(G)`. The cost c of a group is 0.38 times what a class gains,
     on average, if it has a mean of its own and not the task's. The class has as many rows as a
-    known one, but at most 20, or as many as the groups found, if these are larger.
+    known one. If the groups found are larger, it has as many as they; if smaller, the geometric
+    mean of both.
 
     Parameters
     ----------
