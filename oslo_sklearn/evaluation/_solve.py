@@ -22,7 +22,7 @@ from ..pipeline import last_step, transduce, transformers
 from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
-_BATCH_BYTES = 2**26  # gathered rows in memory at once
+_BATCH_BYTES = 2**23  # gathered rows at once: what stays in a processor's cache from step to step
 _MOST_GATHERED = 256  # tasks in a batch: no more than this is lost by a kill
 _MOST_BY_INDEX = 2048  # tasks in a batch that is not gathered: about 0.2 to 2 s of work
 _BLOCK_SECONDS = 1.0  # of work between two writes, where tasks are solved one by one
