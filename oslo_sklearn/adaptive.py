@@ -23,8 +23,13 @@ from .solvers.adaptive import (
     solve_adaptive,
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
+from .solvers.adaptive_kernel import (
+    kernel_values,
+    needs_kernel,
+    solve_with_kernel,
+)
 from .solvers.diagnosis import unscaled_columns
-from .solvers.geometry import cell_center, unit_rows
+from .solvers.geometry import cell_center, product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
 # What a solution keeps to answer rows from, in the order that `answer_rows` takes.
@@ -217,8 +222,9 @@ class AdaptiveOSLO(LargeTasks):
         return self._solves_as(AdaptiveOSLO)  # a subclass with another solver has other sums
 
     def _solve(self, task) -> Solution:
+        has_few = needs_kernel(task.support, task.labels, task.n_classes)
         solve = partial(
-            solve_adaptive,
+            solve_with_kernel if has_few else solve_adaptive,
             self._model(),
             self._on_model(task.support),
             task.labels,
@@ -242,12 +248,17 @@ class AdaptiveOSLO(LargeTasks):
     def _as_solution(solved) -> Solution:
         state = {name: getattr(solved, name) for name in _ANSWERS_FROM}
         state |= {name: getattr(solved, name) for name in ("share", "is_even")}
-        return Solution(state, prototypes=solved.prototypes, objective=solved.objective)
+        prototypes = solved.prototypes
+        if solved.landmarks is not None:
+            state["landmarks"] = solved.landmarks
+            prototypes = unit_rows(product(prototypes, solved.landmarks))
+        return Solution(state, prototypes=prototypes, objective=solved.objective)
 
     def _solve_indexed(self, pool, tasks):
         pool, center = self._pool_to_solve_in(pool, 1)
         can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
         can = can and tasks.classes.shape[1] > 1  # one class is scored without steps
+        can = can and not needs_kernel(pool.rows)
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
@@ -266,6 +277,8 @@ class AdaptiveOSLO(LargeTasks):
 
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows)
+        if "landmarks" in state:
+            rows = kernel_values(rows, state["landmarks"])
         stored = {name: state[name] for name in _ANSWERS_FROM}
         found = answer_rows(**stored, rows=rows)
         return Answer(

@@ -33,6 +33,12 @@ def task():
     return make_task()
 
 
+@pytest.fixture
+def linear(monkeypatch):
+    """AdaptiveOSLO with linear functions, as for many columns, whatever their number."""
+    monkeypatch.setattr("oslo_sklearn.solvers.adaptive_kernel.FEW_COLUMNS", 0)
+
+
 @pytest.fixture(scope="session")
 def real_features():
     """Load ``(X, y, split)`` of a named set of real features, or skip."""

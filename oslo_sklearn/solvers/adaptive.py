@@ -90,6 +90,7 @@ class AdaptiveSolution(NamedTuple):
     share: Tensor  # (B,), of outliers in the query
     objective: Tensor  # (B, T), after each step
     is_even: Tensor  # (B, H), 1 for the hypotheses of even classes
+    landmarks: Tensor | None = None  # of `adaptive_kernel`, whose values stand for rows
 
 
 class AdaptiveAnswers(NamedTuple):
@@ -107,6 +108,7 @@ def solve_adaptive(
     starts: Tensor,
     *,
     share: float | None = None,
+    believed: Tensor | None = None,
     max_iter: int,
 ) -> AdaptiveSolution:
     """Solve a batch of tasks.
@@ -122,17 +124,18 @@ def solve_adaptive(
         The support's prototypes, of unit norm (or zero).
     share : float, optional
         Share of outliers in the query. None: each of `SHARES` is tried.
+    believed : Tensor of shape (B, G), optional
+        Belief in the hypotheses. None: it is formed from these rows.
     max_iter : int
         Number of steps, at least 1.
     """
     n_classes = starts.shape[-2]
-    shares = support.new_tensor(SHARES if share is None else [share])
-    fit = _Fit(model, support, labels, query, starts, shares)
+    fit = _Fit(model, support, labels, query, starts, share)
     objective = []
     for step in range(1, max_iter + 1):
         objective.append(fit.step())
         if step == min(max_iter, STEPS_TO_JUDGE):
-            entropy, kept = fit.judge()
+            entropy, kept = fit.judge(believed)
             objective = [values.gather(-1, kept) for values in objective]
     oslo = solve_oslo(
         OSLO_MODEL,
@@ -159,6 +162,23 @@ def solve_adaptive(
         (torch.stack(objective, -1) * fit.belief[..., None]).sum(-2),
         is_even,
     )
+
+
+def weigh_hypotheses(
+    model: AdaptiveModel,
+    support: Tensor,
+    labels: Tensor,
+    query: Tensor,
+    starts: Tensor,
+    *,
+    share: float | None = None,
+    max_iter: int,
+) -> Tensor:
+    """Belief ``(B, G)`` in all hypotheses; arguments as for `solve_adaptive`."""
+    fit = _Fit(model, support, labels, query, starts, share)
+    for _ in range(min(max_iter, STEPS_TO_JUDGE)):
+        fit.step()
+    return fit.weigh(fit.relative_entropy())
 
 
 def by_cosine(starts: Tensor, cosines: Tensor, weights: Tensor, intercepts: Tensor):
@@ -227,12 +247,14 @@ class _Fit:
     hypotheses assume is ``(1, G)`` at first, and ``(B, H)`` after judging.
     """
 
-    def __init__(self, model, support, labels, query, starts, shares):
+    def __init__(self, model, support, labels, query, starts, share):
+        shares = support.new_tensor(SHARES if share is None else [share])
         self.model = model
         self._n_classes = n_classes = starts.shape[-2]
         n_support, self._n_query = support.shape[-2], query.shape[-2]
         self._n_support, n_rows = n_support, n_support + self._n_query
         self._support, self._labels, self._query, self._starts = support, labels, query, starts
+        self._n_labelled = int((labels[:1] >= 0).sum())
         omega = query.new_ones(len(query), n_rows)
         omega[:, :n_support] = model.support_weight
         self._omega = omega[:, None]
@@ -321,16 +343,11 @@ class _Fit:
         of_mean = -(self._means * safe_log(self._means)).sum(1)
         return self._entropy / (self._n_query * of_mean)
 
-    def judge(self) -> tuple[Tensor, Tensor]:
-        """Form the belief, and go on with the hypotheses that it is highest for.
-
-        Returns the relative entropy ``(B,)``, averaged over the belief, and which are kept.
-        """
-        n_labelled = int((self._labels[:1] >= 0).sum())
-        entropy = self.relative_entropy()
+    def weigh(self, entropy: Tensor) -> Tensor:
+        """Belief in each hypothesis, ``(B, G)``."""
         means = class_means(self._support, self._labels, self._n_classes)
-        found = belief(
-            belief_weights(self._n_classes, n_labelled),
+        return belief(
+            belief_weights(self._n_classes, self._n_labelled),
             entropy,
             fringe(self._q[:, :-1], self._query, means),
             strain(self._means, self._n_query),
@@ -338,11 +355,19 @@ class _Fit:
             self.shares,
             self.balances,
         )
+
+    def judge(self, believed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Go on with the hypotheses that the belief is highest for.
+
+        Returns the relative entropy ``(B,)``, averaged over the belief, and which are kept.
+        """
+        entropy = self.relative_entropy()
+        found = self.weigh(entropy) if believed is None else believed
         kept = found.topk(min(KEPT, found.shape[-1]), -1).indices
         self.belief = F.normalize(found.gather(-1, kept), p=1, dim=-1)
         self._keep(kept)
         self._counted[-1] = OUTLIERS_COUNT
-        self._held = 1 + extra_prior(self._n_classes, n_labelled) * (self.balances < 0)
+        self._held = 1 + extra_prior(self._n_classes, self._n_labelled) * (self.balances < 0)
         return (self.belief * entropy.gather(-1, kept)).sum(-1), kept
 
     def _keep(self, kept: Tensor) -> None:

@@ -326,6 +326,7 @@ def solve_adaptive_tiled(
     add_up: Callable[[Tensor], StepSums],
     *,
     share: float | None = None,
+    believed: Tensor | None = None,
     max_iter: int,
 ) -> AdaptiveSolution:
     """Solve one task; arguments as for `solve_adaptive`, without the axis of tasks.
@@ -343,10 +344,13 @@ def solve_adaptive_tiled(
     about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
     assumed = Hypotheses.of_model(model, share, starts)
     is_first = len(sample) <= FIRST_ROWS  # all there is to look at
-    if not is_first:
+    if believed is not None:
+        likely = believed.topk(min(KEPT, len(believed))).indices
+        assumed, believed = assumed.keep(likely), believed[likely]
+    elif not is_first:
         assumed = most_likely(about, sample, assumed, judged_at)
     fit = SampleFit(*about[0], sample, *about[1], assumed)
-    drops_early = is_first and n_classes >= MANY_CLASSES
+    drops_early = believed is None and is_first and n_classes >= MANY_CLASSES
     if drops_early:
         fit.drop_hopeless(HOPELESS_AT_START)
     objective = []
@@ -357,6 +361,7 @@ def solve_adaptive_tiled(
             objective = [values[kept] for values in objective]
         if i == judged_at:
             entropy, found = fit.judge()
+            found = found if believed is None else believed
             kept = found.topk(min(KEPT, len(found))).indices
             if not is_first:
                 kept = kept[found[kept] >= LEAST_BELIEF]
@@ -375,7 +380,7 @@ def solve_adaptive_tiled(
         of_one = by_cosine(starts[None], (sample @ starts.mT).mT, weights[None], intercepts[None])
         weights, intercepts = of_one[0][0], of_one[1][0]
         held = torch.full_like(held, torch.nan)
-    solved = AdaptiveSolution(
+    solved = (
         weights,
         intercepts,
         believed,

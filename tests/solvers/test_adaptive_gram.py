@@ -31,7 +31,7 @@ def make_batch(X, y, n_tasks=4, **split):
 
 
 @pytest.fixture
-def any_number_pays(monkeypatch):
+def any_number_pays(monkeypatch, linear):
     monkeypatch.setattr(adaptive, "pays_by_index", lambda *_: True)
 
 
@@ -109,7 +109,7 @@ def test_real_features(real_features, any_number_pays):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch):
+def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch, linear):
     X, y = make_pool(offset=0.0)
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=70, random_state=0)
     before, solve, calls = torch.get_num_threads(), adaptive.solve_adaptive_tasks, []
@@ -128,7 +128,7 @@ def test_evaluate_finds_the_same_either_way(n_threads, monkeypatch):
     np.testing.assert_allclose(by_index, gathered, rtol=0, atol=1e-6)
 
 
-def test_a_resumed_run_finds_the_same(tmp_path):
+def test_a_resumed_run_finds_the_same(tmp_path, linear):
     X, y = make_pool()
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=3, n_tasks=70, random_state=0)
     cache = tmp_path / "rows.csv"
@@ -139,7 +139,7 @@ def test_a_resumed_run_finds_the_same(tmp_path):
     pd.testing.assert_frame_equal(again, whole, check_exact=True)
 
 
-def test_tasks_that_rounding_would_show_in_are_solved_directly():
+def test_tasks_that_rounding_would_show_in_are_solved_directly(linear):
     estimator = AdaptiveOSLO(center="task")
     X, y = make_pool()
     split = FewShotOpenSetSplit(n_way=3, n_query=5, n_open=2, n_tasks=64, random_state=0)

@@ -87,7 +87,7 @@ def watch_fits(monkeypatch):
     return seen
 
 
-def test_a_first_sample_chooses_among_the_hypotheses(in_tiles, monkeypatch):
+def test_a_first_sample_chooses_among_the_hypotheses(in_tiles, monkeypatch, linear):
     task = make_task(spread=1.2, n_query=300, n_features=32)
     expected = fit(task)
     in_tiles(4096, FIRST_ROWS=1_000)
@@ -99,7 +99,7 @@ def test_a_first_sample_chooses_among_the_hypotheses(in_tiles, monkeypatch):
     assert_close(found, expected, task.query_y, 0.995)
 
 
-def test_a_sample_stands_for_a_larger_query(in_tiles, monkeypatch):
+def test_a_sample_stands_for_a_larger_query(in_tiles, monkeypatch, linear):
     """As many rows a feature as a sample of 65,536 rows and 256 features."""
     task = make_task(spread=1.2, n_query=2_000, n_features=32)
     expected = fit(task)

@@ -59,7 +59,7 @@ def make_pool(n_features=40, spread=1.5):
     ],
     ids=str,
 )
-def test_adaptive(params, n_way, spread, monkeypatch):
+def test_adaptive(params, n_way, spread, monkeypatch, linear):
     monkeypatch.setattr(adaptive, "pays_by_index", lambda *_: True)
     pool = LabelledPool(*make_pool(spread=spread))
     split = FewShotOpenSetSplit(n_way=n_way, n_shot=1, n_query=3, n_open=2, n_tasks=2)

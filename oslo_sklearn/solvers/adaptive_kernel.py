@@ -1,0 +1,153 @@
+r"""AdaptiveOSLO on rows of few columns, in which classes are not half spaces.
+
+With hundreds of columns, a linear function can follow any class of a few rows. With ten it cannot:
+the classes of a table lie in front of each other, and in more than one piece. There, rows x of unit
+norm are replaced by features whose products are the kernel
+
+.. math::
+    k(x, x') = \exp\big((\cos(x, x') - 1) / s\big),
+
+1 for rows of one direction, and near 0 for those that have little in common. With :math:`K = L
+L^\top` the kernel of some rows of the task, the landmarks, a row has the features
+:math:`L^{-1} k(\text{landmarks}, x)` (Nyström's method). Where all rows are landmarks, it is exact.
+
+Functions so free part any query sharply, whatever is assumed of it. So the hypotheses are judged by
+linear functions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._threads import run_threads
+from .adaptive import (
+    OSLO_MODEL,
+    AdaptiveModel,
+    AdaptiveSolution,
+    solve_adaptive,
+    weigh_hypotheses,
+)
+from .adaptive_sums import spread_rows
+from .adaptive_tiled import FIRST_ROWS, solve_adaptive_tiled
+from .geometry import class_means, is_alone, product, unit_rows
+from .oslo_tiled import StepSums, sum_step, tile_rows
+
+FEW_COLUMNS = 100  # up to which rows are replaced
+WIDTH = 0.3  # s
+MOST_LANDMARKS = 512
+JUDGED_ENTRIES = 2**24  # rows x classes x hypotheses that judge, at most
+# Added to the diagonal of K: rows that repeat each other are one landmark, whatever the rounding.
+_JITTER = 1e-4
+
+
+class KernelMap(NamedTuple):
+    """What gives rows ``(B, n, d)`` a feature for each of m landmarks, ``(B, n, m)``."""
+
+    landmarks: Tensor  # (B, m, d), of unit norm (or zero)
+    root: Tensor  # (B, m, m), the inverse of L
+
+    @classmethod
+    def of_task(cls, support: Tensor, query: Tensor) -> KernelMap:
+        parts = [
+            part[:, spread_rows(part.shape[1], n_wanted).to(part.device)]
+            for part, n_wanted in ((support, MOST_LANDMARKS // 2), (query, MOST_LANDMARKS))
+        ]
+        landmarks = torch.cat(parts, 1)
+        exact = landmarks if landmarks.device.type == "mps" else landmarks.double()
+        kernel = kernel_values(exact, exact)
+        kernel.diagonal(dim1=-2, dim2=-1).add_(_JITTER)
+        factor = torch.linalg.cholesky(kernel)
+        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        root = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return cls(landmarks, root.to(landmarks.dtype))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return product(kernel_values(rows, self.landmarks), self.root.mT)
+
+    def of_many(self, rows: Tensor) -> Tensor:
+        """Features ``(n, m)`` of many rows ``(n, d)`` of the only task."""
+        tiles = rows.split(tile_rows(self.root.shape[-1]))
+        return torch.cat(run_threads(lambda tile: self(tile[None])[0], tiles, rows.device))
+
+    def on_values(self, solved: AdaptiveSolution) -> AdaptiveSolution:
+        """The solution that answers from the kernel's values in place of the features."""
+        return solved._replace(
+            weights=solved.weights @ self.root[:, None],
+            prototypes=solved.prototypes @ self.root,
+            landmarks=self.landmarks,
+        )
+
+
+def kernel_values(rows: Tensor, landmarks: Tensor) -> Tensor:
+    """Kernel of rows ``(B, n, d)`` with landmarks, ``(B, n, m)``."""
+    return (product(rows, landmarks.mT) - 1).div_(WIDTH).exp_()
+
+
+def needs_kernel(rows: Tensor, labels: Tensor | None = None, n_classes: int = 2) -> bool:
+    """Whether linear functions of the rows follow too few shapes.
+
+    The cosine to a single class, with which nothing competes, needs no other features.
+    """
+    return rows.shape[-1] <= FEW_COLUMNS and not (n_classes == 1 and is_alone(labels, n_classes))
+
+
+def solve_with_kernel(
+    model: AdaptiveModel,
+    support: Tensor,
+    labels: Tensor,
+    query: Tensor,
+    starts: Tensor,
+    *,
+    share: float | None = None,
+    max_iter: int,
+) -> AdaptiveSolution:
+    """Solve a batch of tasks; arguments as for `solve_adaptive`."""
+    options = {"share": share, "max_iter": max_iter}
+    believed = weigh_hypotheses(model, support, labels, query, starts, **options)
+    features = KernelMap.of_task(support, query)
+    support, query = features(support), features(query)
+    starts = unit_rows(class_means(support, labels, starts.shape[1]))
+    solved = solve_adaptive(model, support, labels, query, starts, believed=believed, **options)
+    return features.on_values(solved)
+
+
+def solve_tiled_with_kernel(
+    model: AdaptiveModel,
+    support: Tensor,
+    labels: Tensor,
+    sample: Tensor,
+    n_query: int,
+    starts: Tensor,
+    *,
+    share: float | None = None,
+    max_iter: int,
+) -> AdaptiveSolution:
+    """As `solve_with_kernel`, of one large task; arguments as for `solve_adaptive_tiled`.
+
+    Features of all rows would take longer than all steps. The sample stands for them.
+    """
+    options = {"share": share, "max_iter": max_iter}
+    n_classes = len(starts)
+    task = support[None], labels[None]
+    n_judge = JUDGED_ENTRIES // ((n_classes + 1) * 2 * len(model.balances))
+    judge = sample[spread_rows(len(sample), min(FIRST_ROWS, n_judge)).to(sample.device)]
+    believed = weigh_hypotheses(model, *task, judge[None], starts[None], **options)[0]
+    features = KernelMap.of_task(task[0], sample[None])
+    support, sample = features(task[0]), features.of_many(sample)
+    starts = unit_rows(class_means(support, task[1], n_classes))
+
+    def add_up(path: Tensor) -> StepSums:
+        parts = run_threads(
+            lambda tile: sum_step(OSLO_MODEL, path, [tile]),
+            sample.split(tile_rows(sample.shape[1])),
+            sample.device,
+        )
+        return StepSums(*(total * (n_query / len(sample)) for total in StepSums.total(parts)))
+
+    solved = solve_adaptive_tiled(
+        model, support[0], labels, sample, n_query, starts[0], add_up, believed=believed, **options
+    )
+    return features.on_values(solved)
