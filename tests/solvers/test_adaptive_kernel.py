@@ -61,7 +61,7 @@ def test_many_rows_have_few_landmarks(monkeypatch):
     features = KernelMap.of_task(support, query)
     assert features.landmarks.shape == (2, 6 + 100, 3)
     found = features(query) @ features(query).mT
-    assert (found - kernel_values(query, query)).abs().max() < 0.1  # on a sphere of two dimensions
+    assert (found - kernel_values(query, query)).abs().mean() < 5e-3
 
 
 def test_hypotheses_are_judged_by_linear_functions():
