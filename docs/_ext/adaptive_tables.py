@@ -54,9 +54,12 @@ def number(value, digits=1) -> str:
 
 
 def cell(row, method, metrics) -> str:
-    """Numbers with slashes between them, on one line."""
-    parts = [number(row[metric, method], digits) for metric, digits in metrics]
-    return "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}".join(parts)
+    """Numbers with slashes between them."""
+    return one_line(" / ".join(number(row[metric, method], digits) for metric, digits in metrics))
+
+
+def one_line(text) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def piles_tables(piles, shots) -> str:
@@ -65,7 +68,10 @@ def piles_tables(piles, shots) -> str:
         table(
             f"{shots}-shot, mean over the four sets: {words}",
             ["pile", *METHODS],
-            [[pile, *(cell(row, m, metrics) for m in METHODS)] for pile, row in means.iterrows()],
+            [
+                [one_line(pile), *(cell(row, m, metrics) for m in METHODS)]
+                for pile, row in means.iterrows()
+            ],
         )
         for words, metrics in PAIRS.items()
     ]
@@ -78,7 +84,7 @@ def gains_table(piles, metric, title) -> str:
     for (shots, pile), row in wide.reindex(piles.index.droplevel("set").unique()).iterrows():
         if row.notna().any():
             signed = ["–" if pd.isna(value) else f"{value:+.1f}" for value in row]
-            lines.append([str(shots), pile, *signed])
+            lines.append([str(shots), one_line(pile), *signed])
     caption = f"{title} of AdaptiveOSLO minus the best of SimpleShot, k-NN and OSLO, in points"
     return table(caption, ["shots", "pile", *SETS.values()], lines)
 
@@ -116,7 +122,7 @@ def mixes_table() -> str:
     lines = []
     for (shots, pile), row in means.iterrows():
         pairs = (cell(row, m, PAIRS["accuracy / AUROC"]) for m in MIXES)
-        lines.append([str(shots), pile, *pairs])
+        lines.append([str(shots), one_line(pile), *pairs])
     header = ["shots", "pile", "default", "even classes", "even classes, mean of the task"]
     return table("Mean over the four sets: accuracy / AUROC", header, lines)
 
