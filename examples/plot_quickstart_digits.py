@@ -30,7 +30,7 @@ print(f"AUROC of the outlierness: {auroc(is_unknown, model.outlierness_):.2f}")
 # The scores of known and unknown digits overlap, because pixels are weak features. The automatic
 # threshold is zero, where known and unknown are equally likely.
 
-figure, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
+figure, ax = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
 bins = np.linspace(model.outlierness_.min(), model.outlierness_.max(), 25)
 ax.hist(model.outlierness_[~is_unknown], bins, color="#0072b2", alpha=0.8, label="known digits")
 ax.hist(
@@ -44,7 +44,7 @@ ax.hist(
 )
 ax.axvline(model.threshold_, color="black", linestyle="--", label="threshold")
 ax.set(xlabel="outlierness", ylabel="query rows")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
 # %%

@@ -190,7 +190,7 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         self.estimate_known_share = estimate_known_share
 
     def fit_base(self, base_X: RowsLike, base_y: Labels, split: Split) -> Self:
-        """Calibrate on tasks of other classes, which is what one labelled row per class needs.
+        """Calibrate on tasks of other classes: use it if a class has one labelled row.
 
         Parameters
         ----------
