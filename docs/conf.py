@@ -65,7 +65,7 @@ html_sidebars = {
     page: []
     for page in (
         *("install", "quickstart", "methods", "pipelines", "performance", "compare", "dask"),
-        *("contributing", "changelog", "reproducing", "results/*"),
+        *("reliability", "contributing", "changelog", "reproducing", "results/*"),
     )
 }
 html_theme_options = {

@@ -84,8 +84,8 @@ class Midway(Rule):
     """Midway between Otsu's threshold and zero."""
 
     sentence = (
-        "midway between Otsu's threshold on the query's scores and 0, where a row is as likely in "
-        "as out."
+        "midway between Otsu's threshold on the query's scores and 0, where a row is as likely "
+        "known as unknown."
     )
 
     def split(self, scores: CountedScores) -> float:
@@ -96,7 +96,7 @@ class Midway(Rule):
 class Zero(Rule):
     """Zero, for scores that are log-odds."""
 
-    sentence = "0, where a row is as likely in as out."
+    sentence = "0, where a row is as likely known as unknown."
     size = 1.0
 
     def split(self, scores: CountedScores) -> float:

@@ -17,10 +17,9 @@ def check_device(device) -> torch.device | None:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
         raise ValueError(
-            f"device={device!r} is not available here ({reason}); expected 'auto', 'cpu', 'cuda', "
-            "'cuda:N' or 'mps'."
+            f"device={device!r} is not available here: expected 'auto', 'cpu', 'cuda', 'cuda:N' "
+            "or 'mps'."
         ) from error
     if found.type == "meta":
         raise ValueError("device='meta' holds no data; expected 'auto', 'cpu', 'cuda' or 'mps'.")

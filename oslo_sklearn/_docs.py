@@ -68,9 +68,9 @@ threshold_ : float
     # Of detectors.
     "@classifier\n": """\
 classifier : estimator or None, default=None
-    What ``predict`` and ``predict_proba`` ask: a classifier of this package or of scikit-learn
-    with ``predict_proba``. A clone is fitted on the support as it is after centring and
-    normalising. None: :class:`SimpleShot`.
+    Gives the labels and probabilities: a classifier of this package, or one of scikit-learn with
+    ``predict_proba``. A clone is fitted on the support after centring and normalising. None:
+    :class:`SimpleShot`.
 """,
     "@class_means\n": """\
 prototypes_ : ndarray of shape (n_classes, n_features)

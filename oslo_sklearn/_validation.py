@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ._outlier_label import check_label_kind
 from ._sklearn import safe_indexing
+from ._warnings import warn
 from .solvers.geometry import as_tensor, extremes
 
 _PIPELINE_HINT = (
@@ -183,7 +185,13 @@ def _check_unusual_labels(y) -> np.ndarray:
     """Labels that are no plain array of integers, booleans or strings."""
     if hasattr(getattr(y, "dtype", None), "na_value") and getattr(y, "ndim", 0) == 1:
         y = np.asarray(y, dtype=object)  # pandas' Int64 and boolean would become floats
-    y = column_or_1d(y, warn=True)
+    if np.shape(y)[1:] == (1,):  # said here, because scikit-learn would name a line of this file
+        warn(
+            "A column-vector y was passed when a 1d array was expected. Pass support_y.ravel(), "
+            "or a single column of a frame.",
+            DataConversionWarning,
+        )
+    y = column_or_1d(y)
     if y.dtype.kind == "c":
         raise ValueError("Complex data not supported.")
     if y.dtype.kind in "fOmM":

@@ -28,7 +28,8 @@ def _package_of(frame) -> str:
 def warn_of_no_convergence(estimator) -> None:
     warn(
         f"{type(estimator).__name__} did not converge to tol={estimator.tol} in "
-        f"max_iter={estimator.max_iter} steps.",
+        f"max_iter={estimator.max_iter} steps. Set tol=0 to stop after max_iter steps without "
+        "this warning.",
         ConvergenceWarning,
     )
 

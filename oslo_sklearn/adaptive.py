@@ -118,7 +118,7 @@ class AdaptiveOSLO(LargeTasks):
     Notes
     -----
     ``center="auto"`` counts each class once, because the mean of an uneven query is not a good
-    centre. If you have other data of the same kind, their mean is better:
+    centre. If you have other data of the same kind, try their mean:
     ``center=other_X.mean(axis=0)``.
 
     Labels come from the log probabilities of the classes plus five times the cosines to the

@@ -265,7 +265,7 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         if len(labels) < n_classes:
             raise ValueError(
                 f"y has {len(labels)} classes, but a task with n_way={self.n_way} known classes "
-                f"and n_open={self.n_open} ({self.open_set}) needs at least {n_classes}."
+                f"and n_open={self.n_open} (open_set={self.open_set!r}) needs at least {n_classes}."
             )
         need = self.n_shot + self.n_query
         reason = f"n_shot + n_query = {self.n_shot} + {self.n_query}"

@@ -68,6 +68,7 @@ CALLS = {
         SUPPORT, LABELS, oslo__query_X=1e3 * QUERY
     ),
     "a task in our pipeline": task_in_our_pipeline,
+    "labels in a column": lambda _: OSLO().fit(SUPPORT, LABELS[:, None], QUERY),
     "no convergence": lambda _: OSLO(tol=1e-12).fit(*ROWS),
     "no convergence of a baseline": lambda _: LaplacianShot(max_iter=1, tol=1e-12).fit(*ROWS),
     "one row": lambda _: OSLO().fit(SUPPORT, LABELS).predict(QUERY[:1]),

@@ -12,7 +12,12 @@ METRICS = ("accuracy", "auroc", "false_rejection", "found")
 SIMPLE = ("SimpleShot", "k-NN", "OSLO")
 METHODS = (*SIMPLE, "AdaptiveOSLO")
 MIXES = ("auto", "balanced", "balanced, task")
-CELL = "accuracy / AUROC / % of known rows rejected / % of unknown rows found"
+# Tables of two pairs fit a phone; a table of four numbers a cell does not.
+PAIRS = {
+    "accuracy / AUROC": (("accuracy", 1), ("auroc", 1)),
+    "% of known rows rejected / % of unknown rows found": (("false_rejection", 0), ("found", 0)),
+}
+WEAK = {"accuracy / % of known rows rejected": (("accuracy", 1), ("false_rejection", 0))}
 
 
 def read_piles() -> pd.DataFrame:
@@ -48,17 +53,29 @@ def number(value, digits=1) -> str:
     return "–" if pd.isna(value) else f"{value:.{digits}f}"
 
 
-def cell(row, method) -> str:
-    accuracy, auroc, rejected, found = (row[metric, method] for metric in METRICS)
-    parts = (number(accuracy), number(auroc), number(rejected, 0), number(found, 0))
-    return " / ".join(parts)
+def cell(row, method, metrics) -> str:
+    """Numbers with slashes between them."""
+    return one_line(" / ".join(number(row[metric, method], digits) for metric, digits in metrics))
 
 
-def piles_table(piles, shots) -> str:
+def one_line(text) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def piles_tables(piles, shots) -> str:
     means = piles.loc[shots].groupby("pile", sort=False).mean()
-    lines = [[name, *(cell(row, m) for m in METHODS)] for name, row in means.iterrows()]
-    caption = f"{shots}-shot, mean over the four sets: {CELL}"
-    return table(caption, ["", *METHODS], lines)
+    made = [
+        table(
+            f"{shots}-shot, mean over the four sets: {words}",
+            ["pile", *METHODS],
+            [
+                [one_line(pile), *(cell(row, m, metrics) for m in METHODS)]
+                for pile, row in means.iterrows()
+            ],
+        )
+        for words, metrics in PAIRS.items()
+    ]
+    return "\n".join(made)
 
 
 def gains_table(piles, metric, title) -> str:
@@ -67,19 +84,29 @@ def gains_table(piles, metric, title) -> str:
     for (shots, pile), row in wide.reindex(piles.index.droplevel("set").unique()).iterrows():
         if row.notna().any():
             signed = ["–" if pd.isna(value) else f"{value:+.1f}" for value in row]
-            lines.append([f"{shots}-shot", pile, *signed])
+            lines.append([str(shots), one_line(pile), *signed])
     caption = f"{title} of AdaptiveOSLO minus the best of SimpleShot, k-NN and OSLO, in points"
-    return table(caption, ["", "pile", *SETS.values()], lines)
+    return table(caption, ["shots", "pile", *SETS.values()], lines)
 
 
-def cells_table(cells, caption) -> str:
+def cells_tables(cells, caption, pairs) -> str:
     has_shares = cells.index.get_level_values("share").nunique() > 1
-    lines = []
-    for (name, share, shots), row in cells.iterrows():
-        shares = [f"{share:g}"] if has_shares else []
-        lines.append([name, *shares, f"{shots}-shot", *(cell(row, m) for m in METHODS)])
-    header = ["", *(["share"] if has_shares else []), "", *METHODS]
-    return table(f"{caption}: {CELL}", header, lines)
+    header = ["", *(["share"] if has_shares else []), "shots", *METHODS]
+    made = []
+    for words, metrics in pairs.items():
+        lines = []
+        for (name, share, shots), row in cells.iterrows():
+            shares = [f"{100 * share:.0f} %"] if has_shares else []
+            found = (cell(row, m, metrics) for m in METHODS)
+            lines.append([in_words(name), *shares, str(shots), *found])
+        made.append(table(f"{caption}: {words}", header, lines))
+    return "\n".join(made)
+
+
+def in_words(name: str) -> str:
+    """A cell's name, with the set's name as pages have it."""
+    first = name.replace(",", " ").split()[0]
+    return name.replace(first, SETS.get(first, first))
 
 
 def read_mixes() -> pd.DataFrame:
@@ -94,9 +121,9 @@ def mixes_table() -> str:
     means = read_mixes().groupby(["shots", "pile"], sort=False).mean()
     lines = []
     for (shots, pile), row in means.iterrows():
-        pairs = (f"{row['accuracy', m]:.1f} / {row['auroc', m]:.1f}" for m in MIXES)
-        lines.append([f"{shots}-shot", pile, *pairs])
-    header = ["", "pile", "default", "even classes", "even classes, mean of the task"]
+        pairs = (cell(row, m, PAIRS["accuracy / AUROC"]) for m in MIXES)
+        lines.append([str(shots), one_line(pile), *pairs])
+    header = ["shots", "pile", "default", "even classes", "even classes, mean of the task"]
     return table("Mean over the four sets: accuracy / AUROC", header, lines)
 
 
@@ -104,12 +131,12 @@ def tables() -> dict[str, str]:
     """The tables by name of file."""
     piles = read_piles()
     return {
-        "adaptive_piles_1shot.inc": piles_table(piles, 1),
-        "adaptive_piles_5shot.inc": piles_table(piles, 5),
+        "adaptive_piles_1shot.inc": piles_tables(piles, 1),
+        "adaptive_piles_5shot.inc": piles_tables(piles, 5),
         "adaptive_gains_auroc.inc": gains_table(piles, "auroc", "AUROC"),
         "adaptive_gains_accuracy.inc": gains_table(piles, "accuracy", "Accuracy"),
         "adaptive_mixes.inc": mixes_table(),
-        "adaptive_many.inc": cells_table(read_cells("many"), "Many classes"),
-        "adaptive_tables.inc": cells_table(read_cells("tables"), "Tables, mean over the piles"),
-        "adaptive_weak.inc": cells_table(read_cells("weak"), "Weak features, no outliers"),
+        "adaptive_many.inc": cells_tables(read_cells("many"), "Many classes", PAIRS),
+        "adaptive_tables.inc": cells_tables(read_cells("tables"), "Tables, mean over the piles", PAIRS),
+        "adaptive_weak.inc": cells_tables(read_cells("weak"), "Weak features, no outliers", WEAK),
     }

@@ -44,8 +44,14 @@ def table(rows, caption, header, lines):
 def pair(rows, **where):
     """Known rows rejected, and unknown rows found."""
     (row,) = select(rows, **where)
-    found = f" / {float(row['found']):.0f}" if row["found"] else ""
-    return f"{float(row['rejected']):.1f}{found}"
+    rejected = f"{float(row['rejected']):.1f}"
+    # On one line, also on a phone.
+    gap = "\N{NO-BREAK SPACE}"
+    return f"{rejected}{gap}/{gap}{float(row['found']):.0f}" if row["found"] else rejected
+
+
+def percent(share):
+    return f"{float(share):.0%}".replace("%", " %")
 
 
 def rules_table(rows):
@@ -56,7 +62,7 @@ def rules_table(rows):
             cells = [pair(rows, set=name, rule=rule, share=share) for share in SHARES]
             lines.append([first, rule, *cells])
     caption = "Known rows rejected / unknown rows found (%) by the share of outliers, 5 shots"
-    return table(rows, caption, ["", "rule", *SHARES], lines)
+    return table(rows, caption, ["", "rule", *map(percent, SHARES)], lines)
 
 
 def rates_table(rows):
@@ -94,7 +100,7 @@ def power_table(rows):
                 first = f"{NAMES[name]}, {shots}-shot" if control == "fpr" else ""
                 lines.append([first, f"{control} {alpha}", *(f"{value:.0f}" for value in cells)])
     caption = "Unknown rows found (%) by the share of outliers, AdaptiveOSLO inside"
-    return table(rows, caption, ["", "", *SHARES[1:]], lines)
+    return table(rows, caption, ["", "", *map(percent, SHARES[1:])], lines)
 
 
 def piles_table(rows):
@@ -123,7 +129,7 @@ def one_shot_table(rows):
         "Known rows rejected / unknown rows found (%) at alpha = 0.1 by the share of outliers, one "
         "shot, calibrated on tasks of base classes with one half"
     )
-    return table(rows, caption, ["", "", *SHARES], lines)
+    return table(rows, caption, ["", "", *map(percent, SHARES)], lines)
 
 
 def single_table(rows):

@@ -205,7 +205,8 @@ def _duration(seconds: float) -> str:
 def api_page() -> str:
     """The whole page of the API: what `__all__` lists, by where it is defined."""
     sections: dict[str, list[str]] = {title: [] for title in (*SECTIONS.values(), OTHER)}
-    for name in oslo_sklearn.__all__:
+    methods_first = sorted(oslo_sklearn.__all__, key=lambda n: _reading_order({"name": n})[0])
+    for name in methods_first:
         obj = getattr(oslo_sklearn, name)
         if inspect.ismodule(obj) or name.startswith("_"):
             continue
@@ -229,7 +230,7 @@ def api_page() -> str:
     for title, names in sections.items():
         if names:
             lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: ."]
-            lines += ["   :nosignatures:", "", *(f"   {name}" for name in names), ""]
+            lines += ["   :nosignatures:", "", *(f"   ~{name}" for name in names), ""]
     return "\n".join(lines)
 
 

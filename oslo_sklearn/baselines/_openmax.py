@@ -32,12 +32,12 @@ class OpenMax(FewShotOpenSetClassifier):
     Parameters
     ----------
     tail_size : int or None, default=20
-        How many of the largest distances a tail is fitted to. None does without tails: the
+        How many of the largest distances a tail is fitted to. None: no tails are fitted. The
         score is then :math:`1 / (1 + \sum_k \exp(-\|x - \mu_k\|))`, the probability of an unknown
         class with activation 0 among negative distances.
     alpha : int, default=2
-        How many of the largest activations are revised, at most. The paper has 10 of 1000
-        classes; of few classes, revising many blurs the score.
+        How many of the largest activations are revised, at most. The paper revises 10 of
+        1000. With few classes, revising many blurs the score.
     base_distances : array-like of shape (n_distances,) or None, default=None
         Distances of rows of other classes to their class means, measured on rows centred and
         normalised alike, for the tail of classes with too few rows.

@@ -33,7 +33,7 @@ class SnatcherF(AttentionClassifier):
         published checkpoint. None: the one that :meth:`fit_base` trains. ``"untrained"``: no
         attention, :math:`\phi(P) = P`.
     temperature : float, default=64.0
-        What squared distances are divided by to give logits, in training and after it.
+        The divisor of squared distances, in training and afterwards.
     @parameters
 
     @attributes

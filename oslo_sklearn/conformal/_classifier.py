@@ -190,7 +190,7 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         self.estimate_known_share = estimate_known_share
 
     def fit_base(self, base_X: RowsLike, base_y: Labels, split: Split) -> Self:
-        """Calibrate on tasks of other classes, which is what one labelled row per class needs.
+        """Calibrate on tasks of other classes: use it if a class has one labelled row.
 
         Parameters
         ----------
@@ -262,9 +262,9 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         elif (counts == 1).any():
             single = names[~is_negative][counts == 1].tolist()[0]
             raise ValueError(
-                f"support_y: class {single!r} has one sample, and a row cannot join the query "
-                "while its class keeps none. Label a second row of it, or calibrate on tasks of "
-                "other classes first: fit_base(base_X, base_y, split)."
+                f"support_y: class {single!r} has one sample, and two are needed: one to join the "
+                "query, and one to stay. Label a second row of it, or calibrate on tasks of other "
+                "classes first: fit_base(base_X, base_y, split)."
             )
         else:
             self.n_calibration_ = int(counts.sum())

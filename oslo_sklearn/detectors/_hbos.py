@@ -32,7 +32,8 @@ class HBOSDetector(ObjectDetector):
     alpha : float in (0, 1), default=0.1
         Keeps the logarithm of an empty bin finite.
     tol : float in (0, 1), default=0.5
-        Values within this share of a bin's width beyond the outermost bins still count as theirs.
+        A value outside of all bins still counts for the outermost one if it is this near, in
+        widths of a bin.
     @classifier
     @parameters
 

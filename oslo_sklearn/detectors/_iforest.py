@@ -49,8 +49,8 @@ class IForestDetector(ObjectDetector):
     Notes
     -----
     Trees and scores are those of scikit-learn's ``IsolationForest(contamination=0.1)``, with the
-    sign turned. On a support of a few rows trees are a few splits deep, so scores take few values
-    and vary with the seed.
+    opposite sign. On a support of a few rows, trees are a few splits deep, so scores take few
+    values and vary with the seed.
 
     References
     ----------

@@ -50,8 +50,8 @@ class OCSVMDetector(ObjectDetector):
     Notes
     -----
     The machine is pyod's (extra ``[detectors]``). Its default gamma is
-    ``"auto"``, under which rows of unit norm are all but alike; ``"scale"``, scikit-learn's, is
-    5 points of AUROC better on real features.
+    ``"auto"``, which makes rows of unit norm nearly alike. ``"scale"``, scikit-learn's default,
+    is 5 points of AUROC better on real features.
 
     References
     ----------

@@ -39,9 +39,9 @@ class NovelClassDiscovery(WrappingClassifier):
     :math:`x \sim N(\mu, w)`, :math:`\mu \sim N(0, b)`. The spread w is 1.3 times that of the known
     classes, and :math:`w + b` is the task's variance. With :math:`\mu` integrated out, a set G of
     rows has the likelihood :math:`p(G)`. The cost c of a group is 0.38 times what a class gains,
-    on average, if it has a mean of its own and not the task's. The class has as many rows as a
-    known one. If the groups found are larger, it has as many as they; if smaller, the geometric
-    mean of both.
+    on average, if it has a mean of its own and not the task's. This class is as large as a known
+    one. If the groups found are larger, it is as large as they are. If they are smaller, its size
+    is the geometric mean of both.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ class NovelClassDiscovery(WrappingClassifier):
         Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
         one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition, of k-means, of the sample of 2000 that the number of groups is
-        found on where more rows are rejected, and of an estimator that has none.
+        Seed of the decomposition, of k-means, of the sample (if more than 2000 rows are rejected),
+        and of an estimator that has no seed of its own.
 
     Attributes
     ----------
@@ -87,9 +87,8 @@ class NovelClassDiscovery(WrappingClassifier):
 
     Notes
     -----
-    A new row that is rejected joins the group with the nearest centre. Fitted without a query,
-    or with one of which nothing was rejected, every call of ``transduce`` groups the rows of that
-    call.
+    A new row that is rejected joins the group with the nearest centre. If there was no query, or
+    nothing of it was rejected, each call of ``transduce`` groups its own rows.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
     set, and take part in the decomposition; they are in no group.

@@ -67,8 +67,8 @@ def draw(found, path):
     matplotlib.rcParams["svg.hashsalt"] = "oslo"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 4, figsize=(12, 2.8), layout="constrained")
-    for ax, (name, (title, values, _)) in zip(axes, SERIES.items(), strict=True):
+    figure, axes = pyplot.subplots(2, 2, figsize=(6, 5.6), layout="constrained")
+    for ax, (name, (title, values, _)) in zip(axes.flat, SERIES.items(), strict=True):
         costs = found[name]
         if name in ("features d", "classes K"):
             line = np.array([0, values[-1]])
