@@ -142,19 +142,28 @@ def is_special(path) -> bool:
 
 
 def refuse_bomb(path, names=None) -> None:
-    """Refuse a zip file with a part far larger than what the file holds of it.
+    """Refuse a zip file whose parts are together far larger than what the file holds of them.
 
     Parts of other names, without ``.npy``, do not count where ``names`` are given.
     """
     with ZipFile(path) as file:
-        for member in file.infolist():
-            is_wanted = names is None or member.filename.removesuffix(".npy") in names
-            size, stored = member.file_size, max(member.compress_size, 1)
-            if is_wanted and size > _MOST_UNASKED and size > _MOST_EXPANSION * stored:
-                raise ValueError(
-                    f"{member.filename} takes {size / 1e9:.1f} GB, made of {stored / 1e6:.1f} MB; "
-                    "numbers do not compress like that. If it is right, save it uncompressed"
-                )
+        parts = file.infolist()
+    if names is not None:
+        parts = [part for part in parts if part.filename.removesuffix(".npy") in names]
+    # Parts that expand much hide among others, and parts that share their bytes expand less.
+    dense = [part for part in parts if part.file_size > _MOST_EXPANSION * part.compress_size]
+    for some, held in (
+        (dense, sum(part.compress_size for part in dense)),
+        (parts, os.path.getsize(path)),
+    ):
+        size = sum(part.file_size for part in some)
+        if size > _MOST_UNASKED and size > _MOST_EXPANSION * held:
+            largest = max(some, key=lambda part: part.file_size).filename
+            raise ValueError(
+                f"it takes {size / 1e9:.1f} GB, above all for {largest}, made of "
+                f"{held / 1e6:.1f} MB; numbers do not compress like that. If it is right, save "
+                "it uncompressed"
+            )
 
 
 def content_digest(*parts, size: int = 16) -> str:

@@ -8,11 +8,12 @@ machine far longer.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock, local
+from threading import RLock, local
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class _Limit:
     """The limit on the BLAS's threads, who wants it, and what was before."""
 
     def __init__(self):
-        self.lock, self.n_users, self.before = Lock(), 0, []
+        self.lock, self.n_users, self.before = RLock(), 0, []
 
 
 class _Threads(NamedTuple):
@@ -39,7 +40,7 @@ class _Threads(NamedTuple):
 
 
 _LIMIT = _Limit()
-_CALLER = local()  # `threads` of a thread that computes alone
+_CALLER = local()  # `threads` of a thread that computes alone, and how many limits are its own
 
 
 def pays_threads(n_entries: int) -> bool:
@@ -95,17 +96,45 @@ def one_blas_thread():
         if not _LIMIT.n_users:
             # As their `limit` does, at a third of the cost.
             _LIMIT.before = [(library, library.num_threads) for library in _blas_libraries()]
-            for library, _ in _LIMIT.before:
-                library.set_num_threads(1)
-        _LIMIT.n_users += 1
+            _set_blas_threads((library, 1) for library, _ in _LIMIT.before)
+        _count_users(1)
     try:
         yield
     finally:
         with _LIMIT.lock:
-            _LIMIT.n_users -= 1
+            _count_users(-1)
             if not _LIMIT.n_users:
-                for library, n_threads in _LIMIT.before:
-                    library.set_num_threads(n_threads)
+                _set_blas_threads(_LIMIT.before)
+
+
+def _count_users(n_more: int) -> None:
+    _LIMIT.n_users += n_more
+    _CALLER.n_limits = getattr(_CALLER, "n_limits", 0) + n_more
+
+
+def _set_blas_threads(numbers) -> None:
+    for library, n_threads in numbers:
+        # Else threadpoolctl 3.8 lets nobody set it but the first thread that did, while that lives.
+        let_all = getattr(library, "clear_controlling_thread", lambda force: None)
+        let_all(force=True)
+        library.set_num_threads(n_threads)
+        let_all(force=True)
+
+
+def _forget_other_threads() -> None:
+    """In a forked process, only the thread that forked is left to lift the limit."""
+    was_limited, _LIMIT.n_users = _LIMIT.n_users > 0, getattr(_CALLER, "n_limits", 0)
+    if was_limited and not _LIMIT.n_users:
+        _set_blas_threads(_LIMIT.before)
+    _LIMIT.lock.release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_LIMIT.lock.acquire,
+        after_in_parent=_LIMIT.lock.release,
+        after_in_child=_forget_other_threads,
+    )
 
 
 @cache

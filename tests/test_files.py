@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -279,3 +281,20 @@ def test_ctrl_c_while_tensors_are_written_stays_ctrl_c(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         save_tensors({"x": torch.ones(1000)}, Interrupted())
+
+
+def test_parts_that_share_their_bytes_are_added_up(tmp_path, monkeypatch):
+    """Each of 64 parts expands less than a bomb does; in one file all are the same kilobyte."""
+    monkeypatch.setattr(_files, "_MOST_UNASKED", 2**20)
+    part = np.random.default_rng(0).bytes(2**10) + bytes(2**17)
+    with zipfile.ZipFile(tmp_path / "64.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        for i in range(64):
+            file.writestr(str(i), part)
+    _files.refuse_bomb(tmp_path / "64.zip")
+    with zipfile.ZipFile(tmp_path / "1.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("0", part)
+        for i in range(1, 64):
+            file.filelist.append(copy.copy(file.filelist[0]))
+            file.filelist[i].filename = str(i)
+    with pytest.raises(ValueError, match=r"takes 0\.0 GB"):
+        _files.refuse_bomb(tmp_path / "1.zip")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
 import numpy as np
 import pytest
 import torch
 from helpers import make_task
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import oslo_sklearn.adaptive
 import oslo_sklearn.oslo
@@ -79,3 +84,72 @@ def test_gradients_are_those_of_the_caller(two_threads, mode):
     with torch.inference_mode(False), mode():
         expected = torch.is_grad_enabled()
         assert _threads.run_threads(lambda _: torch.is_grad_enabled(), range(3)) == [expected] * 3
+
+
+@contextmanager
+def other_thread_limits():
+    """Another thread keeps the BLAS to one thread."""
+    inside, done = threading.Event(), threading.Event()
+
+    def limit():
+        with _threads.one_blas_thread():
+            inside.set()
+            done.wait(60)
+
+    other = threading.Thread(target=limit)
+    other.start()
+    try:
+        assert inside.wait(60)
+        yield
+    finally:
+        done.set()
+        other.join()
+
+
+def fork_and_look() -> list[list[int]]:
+    """The numbers of BLAS threads that a fork has, that it has under a limit, and afterwards."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        found = [n_blas_threads()]
+        with _threads.one_blas_thread():
+            found.append(n_blas_threads())
+        found.append(n_blas_threads())
+        os.write(writer, repr([sorted(numbers) for numbers in found]).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with open(reader) as file:
+        return eval(file.read())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_has_the_threads_it_is_entitled_to():
+    """Another thread's limit ends with that thread, which a fork does not have; its own goes on."""
+    with threadpool_limits(2, user_api="blas"):
+        with other_thread_limits():
+            assert n_blas_threads() == {1}
+            assert fork_and_look() == [[2], [1], [2]]
+            with _threads.one_blas_thread():
+                assert fork_and_look() == [[1], [1], [1]]
+        assert n_blas_threads() == {2}
+        assert fork_and_look() == [[2], [1], [2]]
+
+
+def test_any_thread_lifts_the_limit_and_sets_its_own():
+    """Also while the thread lives that was the first to set one."""
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(1) as alive:
+        first = ExitStack()
+        alive.submit(first.enter_context, _threads.one_blas_thread()).result()
+        with _threads.one_blas_thread():
+            alive.submit(first.close).result()
+            assert n_blas_threads() == {1}
+        assert n_blas_threads() == {2}
+        with _threads.one_blas_thread():
+            pass
+        with other_thread_limits():
+            assert n_blas_threads() == {1}
+        assert n_blas_threads() == {2}
+        assert alive.submit(threadpool_limits, 1, "blas").result()
+        assert n_blas_threads() == {1}

@@ -20,7 +20,7 @@ from oslo_sklearn.baselines._tane import TANE
 from oslo_sklearn.evaluation import evaluate, make_open_set_scorer
 from oslo_sklearn.evaluation._fingerprint import digest
 from oslo_sklearn.metrics import auroc
-from oslo_sklearn.solvers import attention
+from oslo_sklearn.solvers import attention, peeler, tane
 from oslo_sklearn.tasks import FewShotOpenSetSplit
 from oslo_sklearn.training import Head
 
@@ -219,6 +219,59 @@ def test_head_file_in_use_may_go(cls, tmp_path):
     np.testing.assert_array_equal(
         estimator.score_samples(task.query_X), with_object.score_samples(task.query_X)
     )
+
+
+def drawn(n_features=300):
+    """Rows far from the origin, and where training starts on them."""
+    generator = torch.Generator().manual_seed(0)
+    rows = 3 + 2 * torch.randn(40, n_features, generator=generator, dtype=torch.float64)
+    return rows, generator
+
+
+def assert_random(*matrices):
+    """Entries of standard deviation 1 / sqrt(d), of no matrix those of another."""
+    for matrix in matrices:
+        scaled = matrix * matrix.shape[-1] ** 0.5
+        assert scaled.mean().abs() < 0.02
+        assert scaled.std().item() == pytest.approx(1, abs=0.02)
+    assert len({matrix[0, 0].item() for matrix in matrices}) == len(matrices)
+
+
+def test_feat_starts_as_nearest_mean_around_the_mean_of_all_rows():
+    rows, generator = drawn()
+    start = attention.start_attention(rows, 64.0, generator)
+    assert_random(start.query, start.key, start.value)
+    adapted = attention.adapt_prototypes(rows[None, :5], start)[0] - rows.mean(0)
+    centred = rows[:5] - rows.mean(0)
+    cosines = torch.cosine_similarity(adapted, centred - centred.mean(-1, keepdim=True))
+    torch.testing.assert_close(cosines, torch.ones_like(cosines))
+    # Logits -||x - p||^2 / 64 of a row x then hold ten times its cosine with the mean p.
+    lengths = torch.linalg.vector_norm(adapted, dim=-1)
+    row_length = torch.linalg.vector_norm(rows - rows.mean(0), dim=-1).mean()
+    expected = (10 * 64 / 2 / row_length).expand(5)
+    torch.testing.assert_close(lengths, expected, rtol=1e-4, atol=0)
+
+
+def test_peeler_starts_with_equal_scales():
+    rows, generator = drawn()
+    start = peeler.start_scales(300, 64, generator)
+    assert_random(start.weight_in)
+    assert not start.bias_in.any()
+    scales = peeler.class_scales(rows[None, :5].float(), start)
+    torch.testing.assert_close(scales, torch.full_like(scales, 10.0))
+    assert peeler.class_scales(rows[None, :5], None).unique().tolist() == [1]
+
+
+def test_tane_starts_near_the_mean_of_the_base_classes():
+    weights, generator = drawn()
+    start = tane.start_generator(weights, generator)
+    assert_random(start.query, start.key)
+    assert start.log_temperature.exp().item() == pytest.approx(10)
+    assert start.base_weights.data_ptr() != weights.data_ptr()
+    prototypes = torch.nn.functional.normalize(weights[None, :5] - 3, dim=-1)
+    negative = tane.negative_prototype(prototypes, start)[0, 0]
+    assert torch.cosine_similarity(negative, weights.mean(0), dim=0) > 0.95
+    torch.testing.assert_close(start.value, torch.eye(300, dtype=torch.float64))
 
 
 def labelled_rows(n_features=8):

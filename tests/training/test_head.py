@@ -208,13 +208,18 @@ def test_what_is_no_array_of_numbers_is_refused(tmp_path, change):
         Head.load(path, "FEAT")
 
 
-def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+@pytest.mark.parametrize("n_parts", [1, 8], ids=["one part", "many parts, each of them small"])
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch, n_parts):
+    """Also where a part hides what the others expand to."""
     monkeypatch.setattr(_files, "_MOST_UNASKED", 2**20)
-    torch.save({"params": {"a": torch.zeros(2**20)}}, tmp_path / "whole.pth")
+    bulk = np.random.default_rng(0).bytes(2**20)
+    parts = {f"a{i}": torch.zeros(2**20 // n_parts) for i in range(n_parts)}
+    torch.save({"params": parts}, tmp_path / "whole.pth")
     whole, bomb = zipfile.ZipFile(tmp_path / "whole.pth"), tmp_path / "bomb.pth"
     with whole, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in whole.namelist():
             packed.writestr(name, whole.read(name))
+        packed.writestr("whole/bulk", bulk)
     with pytest.raises(ValueError, match=r"bomb\.pth' cannot be read.*takes 0\.0 GB"):
         Head.load(bomb, "FEAT")
     with pytest.raises(ValueError, match="not a head of FEAT"):
