@@ -23,6 +23,12 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
     outlierness_: Array
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+    _poor_score = False  # on the toy data of scikit-learn's checks
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self._poor_score
+        return tags
 
     def fit(
         self,

@@ -44,11 +44,7 @@ class BDCSPN(FewShotOpenSetClassifier):
     ----------
     Liu, Song, Qin: *Prototype Rectification for Few-Shot Learning*, ECCV 2020.
 
-    @task
-    >>> bdcspn = BDCSPN().fit(support_X, ["cat", "dog"], query_X)
-    >>> bdcspn.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

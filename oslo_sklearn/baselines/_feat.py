@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-
 from .._docs import shared_docs
 from .._sklearn import POSITIVE
 from .._typing import Center, Device, DType, Label, PathLike, Threshold
@@ -23,6 +21,7 @@ class AttentionClassifier(EpisodicClassifier):
     """The part of FEAT that its head and its training consist of."""
 
     _kind = "FEAT"
+    _net = SetAttention
     # Matrices that move as fast as the vectors soon fit the base classes, and rank outliers worse.
     _learning_rate = 1e-4
     _rates = {
@@ -53,26 +52,19 @@ class AttentionClassifier(EpisodicClassifier):
         self.temperature = temperature
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
 
-    def _attention(self, like) -> SetAttention | None:
-        weights = self._weights(like)
-        return None if weights is None else SetAttention(*weights)
-
     def _logits(self, rows, adapted):
         return distances_to_prototypes(rows, adapted) / -float(self.temperature)
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)
-        adapted = adapt_prototypes(means, self._attention(means))
+        adapted = adapt_prototypes(means, self._weights(means))
         return Solution({"means": means, "adapted": adapted}, prototypes=adapted)
 
     def _start_head(self, rows, means, generator):
         return start_attention(rows, float(self.temperature), generator)
 
-    def _episode_loss(self, weights, episodes, drop):
-        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
-        logits = self._logits(episodes.known, adapt_prototypes(means, SetAttention(*weights), drop))
-        loss = F.cross_entropy(logits.flatten(0, 1), episodes.known_labels.flatten())
-        return loss, logits
+    def _episode_logits(self, weights, means, rows, drop):
+        return self._logits(rows, adapt_prototypes(means, weights, drop))
 
 
 @shared_docs
@@ -122,8 +114,7 @@ class FEAT(AttentionClassifier):
     CVPR 2020.
 
     @base_task
-    >>> feat = FEAT().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])
     """
 

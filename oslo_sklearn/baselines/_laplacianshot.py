@@ -57,11 +57,7 @@ class LaplacianShot(FewShotOpenSetClassifier):
     ----------
     Ziko, Dolz, Granger, Ben Ayed: *Laplacian Regularized Few-Shot Learning*, ICML 2020.
 
-    @task
-    >>> laplacian = LaplacianShot().fit(support_X, ["cat", "dog"], query_X)
-    >>> laplacian.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

@@ -54,11 +54,7 @@ class LRICI(FewShotOpenSetClassifier):
     ----------
     Wang, Xu, Liu, Zhang, Fu: *Instance Credibility Inference for Few-Shot Learning*, CVPR 2020.
 
-    @task
-    >>> lrici = LRICI().fit(support_X, ["cat", "dog"], query_X)
-    >>> lrici.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

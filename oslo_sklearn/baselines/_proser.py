@@ -64,6 +64,8 @@ class PROSER(FewShotOpenSetClassifier):
            'dog'], dtype='<U3')
     """
 
+    _poor_score = True  # A random start is still felt after few steps.
+
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
         "beta": [NOT_NEGATIVE],
@@ -98,12 +100,6 @@ class PROSER(FewShotOpenSetClassifier):
         self.outlier_score = outlier_score
         self.random_state = random_state
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # A random start is still felt after few steps on the checks' toy data.
-        tags.classifier_tags.poor_score = True
-        return tags
 
     def _solve(self, task) -> Solution:
         weights, objective = solve_proser(

@@ -65,14 +65,11 @@ class PTMAP(FewShotOpenSetClassifier):
     Hu, Gripon, Pateux: *Leveraging the Feature Distribution in Transfer-based Few-Shot
     Learning*, ICANN 2021.
 
-    @task
-    >>> ptmap = PTMAP().fit(support_X, ["cat", "dog"], query_X)
-    >>> ptmap.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True
+    _poor_score = True  # Half of its features are negative, which the power transform throws away.
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -107,12 +104,6 @@ class PTMAP(FewShotOpenSetClassifier):
         self.contamination = contamination
         self.device = device
         self.dtype = dtype
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # The checks' toy features are half negative, which the power transform throws away.
-        tags.classifier_tags.poor_score = True
-        return tags
 
     def _transform(self, rows):
         return unit_rows((rows.clamp_min(0) + _OFFSET) ** float(self.power))

@@ -51,15 +51,13 @@ class SnatcherF(AttentionClassifier):
     Jeong, Choi, Kim: *Few-shot Open-set Recognition by Transformation Consistency*, CVPR 2021.
 
     @base_task
-    >>> snatcher = SnatcherF()
-    >>> _ = snatcher.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> inlier, outlier = snatcher.fit(X[support], y[support]).score_samples(X[[701, 761]])
+    >>> inlier, outlier = method.fit(X[support], y[support]).score_samples(X[[701, 761]])
     >>> bool(inlier < outlier)
     True
     """
 
     def _infer(self, state, rows) -> Answer:
         logits = self._logits(rows, state["adapted"])
-        weights = self._attention(rows)
+        weights = self._weights(rows)
         change = replacement_change(state["means"], rows, logits.argmax(-1), weights)
         return Answer(torch.softmax(logits, -1), change / _SCORE_UNIT)

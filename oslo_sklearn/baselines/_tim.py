@@ -48,11 +48,7 @@ class TIM(PrototypeDescentClassifier):
     Boudiaf, Masud, Rony, Dolz, Piantanida, Ben Ayed: *Transductive Information Maximization for
     Few-Shot Learning*, NeurIPS 2020.
 
-    @task
-    >>> tim = TIM().fit(support_X, ["cat", "dog"], query_X)
-    >>> tim.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True
