@@ -211,6 +211,18 @@ def _is_missing(label: Any) -> bool:
     return isinstance(label, numbers.Real) and not np.isfinite(float(label))
 
 
+def is_number(value: Any, kind: type = numbers.Real) -> bool:
+    """Whether it is a number of this kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+
+
+def check_counts(least: int = 1, **counts: Any) -> None:
+    """Check that arguments are integers and not too small."""
+    for name, value in counts.items():
+        if not is_number(value, numbers.Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
+
+
 def count_rows(X) -> int:
     """Of any container."""
     return X.shape[0] if hasattr(X, "shape") else len(X)

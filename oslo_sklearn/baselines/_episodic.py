@@ -18,7 +18,7 @@ from torch import Tensor
 from .._devices import check_device, choose_device
 from .._files import content_digest
 from .._typing import Labels, PathLike, RandomState, RowsLike, Self
-from .._validation import check_labels, check_rows
+from .._validation import check_counts, check_labels, check_rows
 from ..base import FewShotOpenSetClassifier
 from ..solvers.geometry import class_means
 from ..training import (
@@ -147,10 +147,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
                 "fit_base trains a new head, but this estimator was given one: set head=None."
             )
         self._check_params()
-        sizes = {"n_episodes": n_episodes, "n_way": n_way, "n_shot": n_shot, "n_query": n_query}
-        for name, value in {**sizes, "batch_size": batch_size, "patience": patience}.items():
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+        check_counts(n_episodes=n_episodes, n_way=n_way, n_shot=n_shot, n_query=n_query)
+        check_counts(batch_size=batch_size, patience=patience)
         shape = EpisodeShape(n_way, n_shot, n_query, self._open_episodes)
         rows, codes = self._check_base(base_X, base_y, shape, "base_X", "base_y")
         if validation is not None:

@@ -22,9 +22,6 @@ _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "
 class NovelClassDiscovery(WrappingClassifier):
     r"""Group the rows that an estimator rejects.
 
-    The estimator decides which query rows belong to a known class. The others are grouped in the
-    principal components of the whole task. The known classes show how wide a group should be.
-
     Rows are centred, scaled to unit length, projected on 20 components of :math:`S \cup Q`, divided
     by :math:`W^{1/4}` and scaled to unit length again. W is the covariance inside a known class, of
     the support and the accepted rows around their class means. This is halfway from plain
@@ -56,8 +53,8 @@ class NovelClassDiscovery(WrappingClassifier):
         Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
         one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition, of k-means, of the sample of 2000 that the number of groups is
-        found on where more rows are rejected, and of an estimator that has none.
+        Seed of the decomposition, of k-means, and of an estimator that has none. Where more than
+        2000 rows are rejected, also of the sample that the number of groups is found on.
 
     Attributes
     ----------
@@ -87,9 +84,8 @@ class NovelClassDiscovery(WrappingClassifier):
 
     Notes
     -----
-    A new row that is rejected joins the group with the nearest centre. Fitted without a query,
-    or with one of which nothing was rejected, every call of ``transduce`` groups the rows of that
-    call.
+    A new row that is rejected joins the group with the nearest centre. If nothing was rejected at
+    fit, or there was no query, every call of ``transduce`` groups its own rows.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
     set, and take part in the decomposition; they are in no group.
