@@ -70,9 +70,8 @@ def _check_array(X, name: str, estimator) -> torch.Tensor:
 
 def _keep_precision(X):
     """Narrow floats as float32: check_array would make them float64."""
-    array = X
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a pandas or polars frame
-        array = X.to_numpy()
+    is_frame = hasattr(X, "columns") and hasattr(X, "to_numpy")
+    array = X.to_numpy() if is_frame else X
     dtype = getattr(array, "dtype", None)
     is_narrow = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 4
     if is_narrow and not issparse(array):

@@ -17,8 +17,55 @@ from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
-class AttentionClassifier(EpisodicClassifier):
-    """The part of FEAT that its head and its training consist of."""
+@shared_docs
+class FEAT(EpisodicClassifier):
+    r"""FEAT: class means are adapted to each other by attention.
+
+    With :math:`P` the class means of the support, one attention head computes
+
+    .. math::
+        \begin{split}
+        \phi(P) &= \mathrm{LayerNorm}\bigl(P + \mathrm{fc}(\mathrm{softmax}(
+        P W_q (P W_k)^T / \sqrt d)\, P W_v)\bigr), \\
+        p_{ik} &\propto \exp(-\|x_i - \phi(P)_k\|^2 / T).
+        \end{split}
+
+    The head is trained once by :meth:`fit_base` on episodes of base classes. The score is
+    minus the largest probability: a row without a clear class is an outlier.
+
+    Parameters
+    ----------
+    head : Head, str, path-like or None, default=None
+        A trained head: another estimator's ``head_``, or the path of a saved one or of a
+        published checkpoint. None: the one that :meth:`fit_base` trains. ``"untrained"``: no
+        attention, :math:`\phi(P) = P`.
+    temperature : float, default=64.0
+        The divisor T of squared distances, in training and afterwards.
+    @parameters
+
+    @attributes
+    prototypes_ : ndarray of shape (n_classes, n_features)
+        The adapted class means.
+    @head
+
+    Notes
+    -----
+    Here only the head is trained. The published method also tunes the backbone, and has an
+    auxiliary contrastive loss. Training starts as nearest-mean classification, centred on the mean
+    of the base rows, where logits are 10 times the cosines, for any scale of the features. Names
+    and shapes of published checkpoints are checked; a backbone in the file (``encoder.``) is
+    ignored. The authors of the open-set study used a temperature of 1, with which the probabilities
+    of raw features saturate.
+
+    References
+    ----------
+    Ye, Hu, Zhan, Sha: *Few-Shot Learning via Embedding Adaptation with Set-to-Set Functions*,
+    CVPR 2020.
+
+    @base_task
+    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    array([35, 36, 37])
+    """
 
     _kind = "FEAT"
     _net = SetAttention
@@ -65,58 +112,6 @@ class AttentionClassifier(EpisodicClassifier):
 
     def _episode_logits(self, weights, means, rows, drop):
         return self._logits(rows, adapt_prototypes(means, weights, drop))
-
-
-@shared_docs
-class FEAT(AttentionClassifier):
-    r"""FEAT: class means are adapted to each other by attention.
-
-    With :math:`P` the class means of the support, one attention head computes
-
-    .. math::
-        \begin{split}
-        \phi(P) &= \mathrm{LayerNorm}\bigl(P + \mathrm{fc}(\mathrm{softmax}(
-        P W_q (P W_k)^T / \sqrt d)\, P W_v)\bigr), \\
-        p_{ik} &\propto \exp(-\|x_i - \phi(P)_k\|^2 / T).
-        \end{split}
-
-    The head is trained once by :meth:`fit_base` on episodes of base classes. The score is
-    minus the largest probability: a row without a clear class is an outlier.
-
-    Parameters
-    ----------
-    head : Head, str, path-like or None, default=None
-        A trained head: another estimator's ``head_``, or the path of a saved one or of a
-        published checkpoint. None: the one that :meth:`fit_base` trains. ``"untrained"``: no
-        attention, :math:`\phi(P) = P`.
-    temperature : float, default=64.0
-        The divisor T of squared distances, in training and afterwards.
-    @parameters
-
-    @attributes
-    prototypes_ : ndarray of shape (n_classes, n_features)
-        The adapted class means.
-    @head
-
-    Notes
-    -----
-    Here only the head is trained. The published method also tunes the backbone.
-    Training starts as nearest-mean classification, centred on the mean of the base rows: the output
-    of the attention is zero, and biases subtract the mean before the layer normalisation and add it
-    afterwards. The gain starts where logits are 10 times the cosines, for any scale of the
-    features. The paper's auxiliary contrastive loss is left out. Names and shapes of published
-    checkpoints are checked; a backbone in the file (``encoder.``) is ignored. The authors of the
-    open-set study used a temperature of 1, with which the probabilities of raw features saturate.
-
-    References
-    ----------
-    Ye, Hu, Zhan, Sha: *Few-Shot Learning via Embedding Adaptation with Set-to-Set Functions*,
-    CVPR 2020.
-
-    @base_task
-    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
-    array([35, 36, 37])
-    """
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(self._logits(rows, state["adapted"]))

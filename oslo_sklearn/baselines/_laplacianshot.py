@@ -47,11 +47,9 @@ class LaplacianShot(FewShotOpenSetClassifier):
     Notes
     -----
     An estimator that was fitted with a query keeps it, to find the neighbours of a row. A row
-    within a relative distance of 1e-6 of a query row gets the answer of that row. A new row follows
-    its nearest query rows and does not change them.
-
-    As in the authors' code, and unlike the usual form of the energy, the neighbourhood is not made
-    symmetric and the unary term is not halved.
+    within a relative distance of 1e-6 of a query row gets its answer. A new row follows its nearest
+    query rows and does not change them. As in the authors' code, and unlike the usual form of the
+    energy, the neighbourhood is not made symmetric and the unary term is not halved.
 
     References
     ----------

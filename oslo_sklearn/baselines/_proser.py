@@ -48,10 +48,9 @@ class PROSER(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Only the head is trained, on the support, without the paper's mixed features (data
-    placeholders). The head starts at random, as `torch.nn.Linear` does, and a few steps leave it
-    near its start. OSLO's paper used ``outlier_score="dummy"``. On real features, it is about 3
-    points of AUROC below the default.
+    Only the head is trained, on the support, without the paper's mixed features. It starts at
+    random, as `torch.nn.Linear` does, and a few steps leave it near its start. OSLO's paper used
+    ``outlier_score="dummy"``, which is about 3 points of AUROC below the default on real features.
 
     References
     ----------

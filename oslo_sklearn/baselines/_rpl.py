@@ -50,9 +50,7 @@ class RPL(FewShotOpenSetClassifier):
     -----
     The paper also trains the backbone. Here, points start at random close to the centre (a tenth of
     the length of a unit row): if they start farther out than the rows, a few steps are not enough.
-    On real features, the largest distance :math:`-\max_k d_{ik}` is a weak score (AUROC 57 and 70
-    with 1 and 5 shots; the probability has 83 and 88), because distances also grow away from all
-    support rows.
+    The largest distance would be a weak score: distances also grow away from all support rows.
 
     References
     ----------

@@ -7,14 +7,14 @@ import torch
 from .._docs import shared_docs
 from ..base import Answer
 from ..solvers.attention import replacement_change
-from ._feat import AttentionClassifier
+from ._feat import FEAT
 
 # The score's unit does not follow the temperature, which only shapes probabilities.
 _SCORE_UNIT = 64.0
 
 
 @shared_docs
-class SnatcherF(AttentionClassifier):
+class SnatcherF(FEAT):
     r"""SnaTCHer-F: an outlier changes the adapted prototypes when it replaces its class.
 
     With FEAT's :math:`\phi` over the class means :math:`P`, and :math:`c` the class that FEAT
@@ -23,8 +23,7 @@ class SnatcherF(AttentionClassifier):
     .. math::
         \frac{1}{64} \sum_k \|\phi(P_{c \leftarrow x_i})_k - \phi(P)_k\|^2.
 
-    Labels and probabilities are FEAT's. The head is FEAT's, too: trained once by :meth:`fit_base`
-    on episodes of base classes, or taken over from a trained `FEAT`.
+    Labels, probabilities and the head are those of `FEAT`, from which it may be taken over.
 
     Parameters
     ----------
@@ -44,7 +43,6 @@ class SnatcherF(AttentionClassifier):
     Notes
     -----
     Here only the head is trained. The published method also tunes the backbone.
-    All rows of a task are scored in one call; prototypes and rows are projected once.
 
     References
     ----------

@@ -52,9 +52,9 @@ class TANE(EpisodicClassifier):
     Notes
     -----
     Here only the head is trained. The published method also tunes the backbone.
-    It starts with nearly even attention, :math:`W_v = I` and T = 10, so the negative prototype is
-    the mean of the base classes. Rows are not centred by default, because the negative prototype
-    uses the direction that all rows share. Labels and probabilities are over the known classes.
+    At the start the negative prototype is the mean of the base classes. Rows are not centred by
+    default, because it uses the direction that all rows share. Labels and probabilities are over
+    the known classes.
 
     References
     ----------

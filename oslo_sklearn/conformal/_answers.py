@@ -68,18 +68,6 @@ class ConformalAnswers(WrappingClassifier):
 
     @in_arrays_of_X
     def transduce(self, X: RowsLike) -> Transduction:
-        """Labels, probabilities, scores and decisions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        result : Bunch
-            ``labels`` (closed-set), ``proba``, ``outlierness``, ``is_outlier`` and ``p_value``. Its
-            ``to_frame()`` gives a pandas DataFrame with the index of X.
-        """
         found = self._ask("transduce", X)
         if hasattr(self, "calibration_"):
             found.p_value = self.calibration_.p_values(found.outlierness)
@@ -91,17 +79,6 @@ class ConformalAnswers(WrappingClassifier):
 
     @in_arrays_of_X
     def predict(self, X: RowsLike) -> Array:
-        """Label each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            One of ``classes_`` for each row. If ``outlier_label`` is set, rejected rows get it.
-        """
         if self.outlier_label is None:
             return self._ask("transduce", X).labels
         check_is_fitted(self)

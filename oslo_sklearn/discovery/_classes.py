@@ -142,7 +142,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        _check_in_memory(query_X, "query_X")
+        check_in_memory(query_X, "query_X")
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             self.__dict__.pop(name, None)
         self.estimator_ = make_estimator(self.estimator, self.random_state)
@@ -182,20 +182,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     @in_arrays_of_X
     def transduce(self, X: RowsLike) -> Transduction:
-        """Labels, probabilities, scores and decisions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        result : Bunch
-            What the estimator says, ``labels`` (closed-set), ``proba``, ``outlierness`` and
-            ``is_outlier``, and ``group``: -1 for rows of known classes, else the group. Its
-            ``to_frame()`` gives a pandas DataFrame with the index of X.
-        """
-        _check_in_memory(X, "X")
+        check_in_memory(X, "X")
         found = self._ask("transduce", X)
         if self._grouping is None:
             found.group = self._group(found, X)[1]
@@ -209,20 +196,10 @@ class NovelClassDiscovery(WrappingClassifier):
 
     @in_arrays_of_X
     def predict(self, X: RowsLike) -> Array:
-        """Label each row, as the estimator does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
         return self._ask("predict", X)
 
 
-def _check_in_memory(X, argument: str) -> None:
+def check_in_memory(X, argument: str) -> None:
     if adapter_of(X) is not None:
         raise ValueError(
             f"{argument} is a dask {type(X).__name__}; groups need the rows in memory. Pass a "

@@ -8,11 +8,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import without_dispatch
-from .._collections import adapter_of
 from .._typing import Array, Estimator, RandomState, RowsLike
 from .._validation import check_counts
 from ..pipeline import last_step, reach_last_step
-from ._classes import NovelClassDiscovery
+from ._classes import NovelClassDiscovery, check_in_memory
 from ._groups import group_rows, k_means, nearest, nearest_of_each
 from ._space import as_features
 
@@ -75,8 +74,7 @@ def suggest_rows(
         )
     check_is_fitted(last_step(fitted))
     check_counts(n_rows=n_rows)
-    if adapter_of(query_X) is not None:
-        raise ValueError("query_X is a dask collection; pass rows in memory, np.asarray(sample).")
+    check_in_memory(query_X, "query_X")
     # One generator for all steps: the same seed, the same rows.
     random = check_random_state(random_state)
     last, rows = reach_last_step(fitted, query_X)

@@ -49,11 +49,9 @@ def tune_threshold(
 
     Notes
     -----
-    The share holds on average over tasks, and depends on how well base classes represent new ones:
-    more tasks do not change that. With OSLO, ImageNet features of
-    birds and groceries, 1 and 5 shots and 600 tasks, 4.0 to 5.6 % of the inliers of novel classes
-    were rejected at 5 % (standard deviation over tasks: 3 to 7 points), 8.5 to 11.6 % at 10 %, and
-    17.7 to 22.5 % at 20 %. With 200 tasks: up to 12.3 and 23.3 %. Leave a margin at high levels.
+    The share holds on average; single tasks vary by 3 to 7 points. It also depends on how well base
+    classes represent new ones, and more tasks do not change that: with OSLO on birds and groceries,
+    8.5 to 11.6 % were rejected at 10 %, and 17.7 to 22.5 % at 20 %.
 
     See Also
     --------
