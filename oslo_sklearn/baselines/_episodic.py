@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from .._array_api import as_numpy
 from .._devices import check_device, choose_device
 from .._files import content_digest
 from .._typing import Labels, PathLike, RandomState, RowsLike, Self
@@ -297,4 +298,4 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
             center = np.asarray(center, dtype=np.float64).tobytes()
         own = {name: params[name] for name in ("temperature", "open_weight") if name in params}
         recipe = repr((type(self)._kind, settings, center, self.normalize, own))
-        return content_digest(recipe, *map(np.ascontiguousarray, data))
+        return content_digest(recipe, *(np.ascontiguousarray(as_numpy(part)) for part in data))
