@@ -7,11 +7,6 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403
-    from ._public import __all__ as __all__
-
-    # Type checkers do not follow what `_public` adds to its names.
-    from .baselines import *  # noqa: F403
-    from .detectors import *  # noqa: F403
 
 
 def __getattr__(name: str):
@@ -20,6 +15,8 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Not `from . import _public`: that asks for the attribute first, which is this function.
     public = import_module(f"{__name__}._public")
+    if name == "__all__":
+        return ["__version__", *(each for each in vars(public) if not each.startswith("_"))]
     if hasattr(public, name):
         return globals().setdefault(name, getattr(public, name))
     if name in globals():  # a submodule that was loaded on the way

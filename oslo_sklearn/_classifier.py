@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from ._array_api import ArrayAPIMixin, in_arrays_of_X
+from ._results import Transduction
 from ._typing import Array, Labels, RowsLike, Self
 from ._validation import query_to_label, unpack_query
 
@@ -23,6 +24,12 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
     outlierness_: Array
 
     __metadata_request__fit = {"support_X": UNUSED, "support_y": UNUSED, "query_X": True}
+    _poor_score = False  # on the toy data of scikit-learn's checks
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self._poor_score
+        return tags
 
     def fit(
         self,
@@ -80,6 +87,64 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
         """
         query_X = query_to_label(query_X)
         return self.fit(support_X, support_y, query_X).predict(query_X)
+
+    # What they do is written here for all classifiers.
+
+    def predict(self, X: RowsLike) -> Array:
+        """Label each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            One of ``classes_`` for each row. If ``outlier_label`` is set, rejected rows get it.
+        """
+        raise NotImplementedError
+
+    def predict_proba(self, X: RowsLike) -> Array:
+        """Probability of each known class, given that the row belongs to one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+        """
+        raise NotImplementedError
+
+    def score_samples(self, X: RowsLike) -> Array:
+        """Outlierness of each row: higher means more outlying.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        raise NotImplementedError
+
+    def transduce(self, X: RowsLike) -> Transduction:
+        """Labels, probabilities, scores and decisions from one solve.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        result : Bunch
+            ``labels`` (closed-set), ``proba``, ``outlierness``, ``is_outlier``, and ``p_value`` or
+            ``group`` where the estimator has them. Its ``to_frame()`` gives a pandas DataFrame with
+            the index of X.
+        """
+        raise NotImplementedError
 
     @in_arrays_of_X
     def predict_log_proba(self, X: RowsLike) -> Array:

@@ -57,7 +57,9 @@ class DaskAdapter:
         if is_transductive:
             solution = estimator._solve_by_sums(support, labels, blocks)
         else:
-            solution = _solve_support(estimator, support, labels, blocks.center)
+            rows, n_classes = [support], len(estimator.classes_)
+            with torch.inference_mode():
+                solution, _ = estimator._solve_around(blocks.center, rows, labels, n_classes)
         estimator._keep_state(solution)
         answer = _answer_blocks(estimator, query, "query_X")
         estimator._keep_query_attributes(solution, answer)
@@ -179,12 +181,6 @@ def _like(rows) -> torch.Tensor:
     return torch.empty(0, dtype=torch.float32 if is_narrow else torch.float64)
 
 
-@torch.inference_mode()
-def _solve_support(estimator, support: torch.Tensor, labels: torch.Tensor, center):
-    solution, _ = estimator._solve_around(center, [support], labels, len(estimator.classes_))
-    return solution
-
-
 class RowBlocks:
     """The blocks of a query, to be summed over, and the ``center (1, d)`` of the task."""
 
@@ -221,12 +217,10 @@ class RowBlocks:
 
     def spread(self, n_wanted: int) -> tuple[torch.Tensor, int]:
         """So many rows, evenly spread and always the same, and the number of all rows."""
-        query, n_blocks = self.query, self.query.numblocks[0]
-        sizes = query.chunks[0]
-        if np.isnan(sizes).any():
-            per_block = {"chunks": ((1,) * n_blocks, (1,)), "meta": np.empty((0, 0), int)}
-            sizes = query.map_blocks(_count_rows, **per_block).compute()[:, 0]
-        edges = np.append(0, np.cumsum(sizes))
+        query = self.query.copy()
+        if np.isnan(query.chunks[0]).any():
+            query.compute_chunk_sizes()
+        edges = np.append(0, np.cumsum(query.chunks[0]))
         n_rows = int(edges[-1])
         if not n_rows:
             raise ValueError(no_rows("query_X"))
@@ -255,10 +249,6 @@ class RowBlocks:
 
 def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:
     return function(solver, block)[None] if block.shape[0] else np.zeros((1, size))
-
-
-def _count_rows(block: np.ndarray) -> np.ndarray:
-    return np.array([[block.shape[0]]])
 
 
 def _take_rows(block: np.ndarray, solver, where, block_id) -> np.ndarray:

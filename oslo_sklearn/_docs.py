@@ -102,6 +102,13 @@ training_curve_ : ndarray of shape (n_checks, 4)
     Step, training loss, held-out loss and held-out accuracy at each check of the training.
 """,
     # Examples: two known classes, and a query with a third one.
+    "@example\n": """\
+@task
+>>> method = {name}().fit(support_X, ["cat", "dog"], query_X)
+>>> method.predict(query_X[:10])
+array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
+       'dog'], dtype='<U3')
+""",
     "@task\n": """\
 Examples
 --------
@@ -133,6 +140,8 @@ Examples
 >>> y = np.repeat(np.arange(40), 20)
 >>> X = centers[y] + rng.normal(size=(800, 16))
 >>> base, support = y < 35, np.array([700, 720, 740])
+>>> method = {name}()
+>>> _ = method.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
 """,
 }
 
@@ -142,7 +151,7 @@ def shared_docs(cls: Class) -> Class:
     if cls.__doc__ is None:  # python -OO
         return cls
     defaults = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
-    doc = inspect.cleandoc(cls.__doc__).replace("@parameters\n", _parameters(cls, defaults))
+    doc = f"{inspect.cleandoc(cls.__doc__)}\n".replace("@parameters\n", _parameters(cls, defaults))
     for line, text in _TEXTS.items():
         if line in doc:
             doc = doc.replace(line, text.format(name=cls.__name__, **defaults))

@@ -2,52 +2,27 @@
 
 from sklearn.base import ClassifierMixin as _Classifier
 
-from . import baselines, detectors, metrics, presets
-from ._version import __version__
-from .adaptive import AdaptiveOSLO
+from . import metrics as metrics
+from . import presets as presets
+from .adaptive import AdaptiveOSLO as AdaptiveOSLO
 from .baselines import *  # noqa: F403
-from .conformal import ConformalOpenSetClassifier
+from .conformal import ConformalOpenSetClassifier as ConformalOpenSetClassifier
 from .detectors import *  # noqa: F403
-from .discovery import NovelClassDiscovery, suggest_rows
-from .evaluation import (
-    OSLOCV,
-    evaluate,
-    make_open_set_scorer,
-    open_set_scorer,
-    summarize,
-    tune_threshold,
-)
-from .features import TimmFeatureExtractor, load_image_folder
-from .oslo import OSLO
-from .pipeline import make_open_set_pipeline
-from .preprocessing import CenterNormalize, PowerTransform
-from .tasks import FewShotOpenSetSplit
-
-__all__ = [
-    "OSLO",
-    "OSLOCV",
-    "AdaptiveOSLO",
-    "CenterNormalize",
-    "ConformalOpenSetClassifier",
-    "FewShotOpenSetSplit",
-    "NovelClassDiscovery",
-    "PowerTransform",
-    "TimmFeatureExtractor",
-    "__version__",
-    "all_estimators",
-    "evaluate",
-    "load_image_folder",
-    "make_open_set_pipeline",
-    "make_open_set_scorer",
-    "metrics",
-    "open_set_scorer",
-    "presets",
-    "suggest_rows",
-    "summarize",
-    "tune_threshold",
-]
-__all__ += baselines.__all__  # where a new method is named
-__all__ += detectors.__all__
+from .discovery import NovelClassDiscovery as NovelClassDiscovery
+from .discovery import suggest_rows as suggest_rows
+from .evaluation import OSLOCV as OSLOCV
+from .evaluation import evaluate as evaluate
+from .evaluation import make_open_set_scorer as make_open_set_scorer
+from .evaluation import open_set_scorer as open_set_scorer
+from .evaluation import summarize as summarize
+from .evaluation import tune_threshold as tune_threshold
+from .features import TimmFeatureExtractor as TimmFeatureExtractor
+from .features import load_image_folder as load_image_folder
+from .oslo import OSLO as OSLO
+from .pipeline import make_open_set_pipeline as make_open_set_pipeline
+from .preprocessing import CenterNormalize as CenterNormalize
+from .preprocessing import PowerTransform as PowerTransform
+from .tasks import FewShotOpenSetSplit as FewShotOpenSetSplit
 
 
 def all_estimators() -> list[tuple[str, type]]:
@@ -64,9 +39,8 @@ def all_estimators() -> list[tuple[str, type]]:
     >>> dict(all_estimators())["OSLO"]
     <class 'oslo_sklearn.oslo.OSLO'>
     """
-    found = sorted((name, globals()[name]) for name in __all__)
     return [
         (name, cls)
-        for name, cls in found
+        for name, cls in sorted(globals().items())
         if isinstance(cls, type) and issubclass(cls, _Classifier) and hasattr(cls, "transduce")
     ]

@@ -72,9 +72,8 @@ def _check_array(X, name: str, estimator) -> torch.Tensor:
 
 def _keep_precision(X):
     """Narrow floats as float32: check_array would make them float64."""
-    array = X
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a pandas or polars frame
-        array = X.to_numpy()
+    is_frame = hasattr(X, "columns") and hasattr(X, "to_numpy")
+    array = X.to_numpy() if is_frame else X
     dtype = getattr(array, "dtype", None)
     is_narrow = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 4
     if is_narrow and not issparse(array):
@@ -135,12 +134,14 @@ def encode_labels(y, X=None) -> tuple[np.ndarray, np.ndarray]:
     return sort_labels(y, "y")
 
 
-def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
-    """Validate the support's labels; return the sorted classes and each row's class index."""
+def check_labels(
+    y, n_rows: int, estimator, X_name="support_X", y_name="support_y"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Validate the labels of rows; return the sorted classes and each row's class index."""
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
-            "is None. Pass the labels of support_X as support_y."
+            f"is None. Pass the labels of {X_name} as {y_name}."
         )
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu().numpy()
@@ -148,19 +149,19 @@ def check_labels(y, n_rows: int, estimator) -> tuple[np.ndarray, np.ndarray]:
     try:
         if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuUS"):
             y = _check_unusual_labels(y)
-        classes, codes = sort_labels(y, "support_y")
+        classes, codes = sort_labels(y, y_name)
     except (TypeError, ValueError) as error:
-        if "support_y" in str(error):
+        if y_name in str(error):
             raise
-        raise ValueError(f"support_y: {error}") from error
+        raise ValueError(f"{y_name}: {error}") from error
     if len(y) != n_rows:
         raise ValueError(
-            f"support_y has {len(y)} labels, but support_X has {n_rows} rows: "
+            f"{y_name} has {len(y)} labels, but {X_name} has {n_rows} rows: "
             "inconsistent numbers of samples."
         )
     if categories is not None and (unused := [c for c in categories if c not in classes]):
         raise ValueError(
-            f"support_y: the category {unused[0]!r} has no row in support_X; every class needs at "
+            f"{y_name}: the category {unused[0]!r} has no row in {X_name}; every class needs at "
             "least one. Drop it with remove_unused_categories()."
         )
     return classes, codes
@@ -215,6 +216,18 @@ def _is_missing(label: Any) -> bool:
     if isinstance(label, np.datetime64 | np.timedelta64):
         return bool(np.isnat(label))
     return isinstance(label, numbers.Real) and not np.isfinite(float(label))
+
+
+def is_number(value: Any, kind: type = numbers.Real) -> bool:
+    """Whether it is a number of this kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool | np.bool_)
+
+
+def check_counts(least: int = 1, **counts: Any) -> None:
+    """Check that arguments are integers and not too small."""
+    for name, value in counts.items():
+        if not is_number(value, numbers.Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
 
 
 def count_rows(X) -> int:

@@ -30,30 +30,10 @@ class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
 
     @in_arrays_of_X
     def predict_proba(self, X: RowsLike) -> Array:
-        """Probability of each known class, given that the row belongs to one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-        """
         return self._ask("predict_proba", X)
 
     @in_arrays_of_X
     def score_samples(self, X: RowsLike) -> Array:
-        """Outlierness of each row: higher means more outlying.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-        """
         return self._ask("score_samples", X)
 
     def _ask(self, method: str, X):

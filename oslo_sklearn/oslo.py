@@ -18,7 +18,7 @@ from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.diagnosis import is_narrow, unscaled_columns
-from .solvers.geometry import Task, class_means, only_classes, unit_prototypes, unit_rows
+from .solvers.geometry import class_means, only_classes, unit_prototypes, unit_rows
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_gram import solve_oslo_tasks
 from .solvers.oslo_tiled import (
@@ -165,31 +165,38 @@ class OSLO(FewShotOpenSetClassifier):
             return rows - origin[:, None]
         return rows if self.normalize else unit_rows(rows)
 
-    def _start(self, task):
-        """Where prototypes start, if not at the means of the rows that the solver sees."""
-        if self.likelihood == "gaussian" or self.normalize:
-            return None
+    def _take_support(self, support, labels, n_classes):
+        """A prepared support on the model, its labels, where prototypes start, and the origin.
+
+        None for the start: at the means of the rows that the solver sees.
+        """
+        # Known negatives have xi = 0: beyond the centre, nothing is left of them.
+        support, labels = only_classes(support, labels)
+        if self.likelihood == "gaussian":
+            origin = support.mean(1)
+            return self._on_model(support, origin), labels, None, origin
+        if self.normalize:
+            return support, labels, None, None
         # Only directions matter, and squares of rows as they are might over- or underflow.
-        largest = task.support.abs().amax((-2, -1), keepdim=True)
-        support = task.support / torch.where(largest > 0, largest, 1.0)
-        lengths = torch.linalg.vector_norm(support, dim=-1, keepdim=True)
-        means = class_means(support, task.labels, task.n_classes)
-        return unit_prototypes(means, class_means(lengths, task.labels, task.n_classes)[..., 0])
+        largest = support.abs().amax((-2, -1), keepdim=True)
+        scaled = support / torch.where(largest > 0, largest, 1.0)
+        lengths = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+        means = class_means(scaled, labels, n_classes)
+        start = unit_prototypes(means, class_means(lengths, labels, n_classes)[..., 0])
+        return unit_rows(support), labels, start, None
 
     def _solve(self, task) -> Solution:
-        # Known negatives have xi = 0: beyond the centre, nothing is left of them.
-        support, labels = only_classes(task.support, task.labels)
-        task = task._replace(support=support, labels=labels)
-        origin = task.support.mean(1) if self.likelihood == "gaussian" else None
+        found = self._take_support(task.support, task.labels, task.n_classes)
+        support, labels, start, origin = found
         solved = solve_oslo(
             self._model(),
-            self._on_model(task.support, origin),
-            task.labels,
+            support,
+            labels,
             self._on_model(task.query, origin),
             task.n_classes,
             max_iter=self.max_iter,
             tol=float(self.tol),
-            start=self._start(task),
+            start=start,
         )
         path = solved.path
         if self.tol > 0 and len(path) == 1:
@@ -203,14 +210,6 @@ class OSLO(FewShotOpenSetClassifier):
             converged=solved.converged,
         )
 
-    def _take_support(self, support, labels, center, n_classes):
-        """The only task's rows on the model, their labels, where prototypes start, the origin."""
-        support, labels = only_classes(self._prepare(support, center), labels)
-        origin = support.mean(1) if self.likelihood == "gaussian" else None
-        start = self._start(Task(support, labels, None, n_classes))
-        support = self._on_model(support, origin)[0]
-        return support, labels[0], None if start is None else start[0], origin
-
     def _solve_batch(self, rows, labels, n_classes):
         is_large = len(rows) == 2 and len(rows[0]) == 1 and rows[1].numel() >= _TILES_WORTHWHILE
         if is_large and self.likelihood == "cosine" and self.tol == 0:
@@ -222,7 +221,8 @@ class OSLO(FewShotOpenSetClassifier):
     def _solve_large(self, support, query, labels, n_classes):
         """Solve one task without a copy of its query; probabilities are left to `_infer`."""
         center = self._find_center([support, query])
-        support, labels, start, _ = self._take_support(support, labels, center, n_classes)
+        found = self._take_support(self._prepare(support, center), labels, n_classes)
+        support, labels, start = (None if part is None else part[0] for part in found[:3])
         # Lengths, steps and labels.
         with rows_to_read(type(self).__name__, query.shape[1], self.max_iter + 2) as bar:
             solved = solve_oslo_tiled(
@@ -291,7 +291,8 @@ class OSLO(FewShotOpenSetClassifier):
     def _solve_by_sums(self, support, labels, blocks) -> Solution:
         """Solve one task from sums over its query, whose rows are not in memory."""
         n_classes, center = len(self.classes_), blocks.center
-        support, labels, start, origin = self._take_support(support, labels, center, n_classes)
+        *found, origin = self._take_support(self._prepare(support, center), labels, n_classes)
+        support, labels, start = (None if part is None else part[0] for part in found)
         unpack = partial(StepSums.unpack, n_classes=n_classes)
         size = StepSums.zeros(support.new_empty(n_classes, support.shape[1])).pack().size
 

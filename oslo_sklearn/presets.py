@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 import re
 from typing import Any, NamedTuple
 
 from . import baselines, detectors
 from ._typing import Vector
+from ._validation import check_counts
 from .adaptive import AdaptiveOSLO
 from .oslo import OSLO
 
@@ -121,8 +121,7 @@ def paper_preset(name: str, n_shot: int, base_mean: Vector | None = None) -> Any
     if setting is None:
         names = dict.fromkeys(setting.estimator.__name__ for setting in SETTINGS.values())
         raise ValueError(f"name={name!r}: expected one of {', '.join(names)}.")
-    if not isinstance(n_shot, numbers.Integral) or isinstance(n_shot, bool) or n_shot < 1:
-        raise ValueError(f"n_shot={n_shot!r}: expected an integer of at least 1.")
+    check_counts(n_shot=n_shot)
     params = setting.one_shot if n_shot == 1 else setting.one_shot | setting.more_shots
     if setting.base_centred:
         params = params | {"center": base_mean}

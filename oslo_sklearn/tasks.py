@@ -12,7 +12,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from ._typing import Array, Labels, RandomState
-from ._validation import encode_labels
+from ._validation import check_counts, encode_labels, is_number
 from ._warnings import warn, warn_of_refit
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
@@ -20,22 +20,12 @@ _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
 
 
 class Tasks(NamedTuple):
-    """Many few-shot open-set tasks as row indices.
+    """Many few-shot open-set tasks as row indices."""
 
-    Attributes
-    ----------
-    support : ndarray of shape (n_tasks, n_way * n_shot), dtype intp
-        Labelled rows, ordered by class: ``n_shot`` rows of ``classes[t, 0]``, and so on.
-    query : ndarray of shape (n_tasks, n_present * n_query + n_open * n_open_query), dtype intp
-        Rows to classify. The ``n_present * n_query`` rows of known classes come first, in the
-        order of ``classes``; the outliers follow.
-    classes : ndarray of shape (n_tasks, n_way)
-        Labels of the known classes; the first ``n_present`` of them occur in the query.
-    """
-
-    support: np.ndarray
+    support: np.ndarray  # (n_tasks, n_way * n_shot), ordered as `classes` are
+    # (n_tasks, n_present * n_query + n_open * n_open_query): known classes in order, then outliers
     query: np.ndarray
-    classes: np.ndarray
+    classes: np.ndarray  # (n_tasks, n_way) labels; the first `n_present` occur in the query
 
 
 class _Pool(NamedTuple):
@@ -50,10 +40,9 @@ class _Pool(NamedTuple):
 class FewShotOpenSetSplit(BaseCrossValidator):
     r"""Draw few-shot tasks whose query also has rows of unknown classes.
 
-    A task has ``n_way`` known classes, with ``n_shot`` support rows and ``n_query`` query rows of
-    each. The query also has outliers: rows of classes that are not in the support. Within a task,
-    classes and rows are drawn uniformly without replacement, so support and query are always
-    disjoint. Tasks are independent of each other.
+    The outliers are of classes that are not in the support. Within a task, classes and rows are
+    drawn uniformly without replacement, so support and query are always disjoint. Tasks are
+    independent of each other.
 
     Parameters
     ----------
@@ -72,13 +61,11 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         ``"broad"`` draws the ``n_open * n_open_query`` outliers from all rows of all classes
         that are not known in the task.
     n_open_query : int, default=None
-        Outliers per open class; None means `n_query`. It sets the share of outliers,
-        ``n_open * n_open_query / (n_way * n_query + n_open * n_open_query)``.
+        Outliers per open class; None means `n_query`. It sets the share of outliers.
     dirichlet : float, default=None
-        None gives every known class `n_query` query rows. With a number a > 0, the shares of the
-        known classes are drawn from a symmetric Dirichlet distribution with concentration a
-        (Veilleux et al. use 2). A smaller number makes classes more uneven, and a class may get
-        no rows. See Notes.
+        None gives every known class `n_query` query rows. A number a > 0 draws their shares from
+        a symmetric Dirichlet distribution with concentration a (Veilleux et al. use 2). A smaller
+        number makes classes more uneven, and a class may get no rows. See Notes.
     n_present : int, default=None
         How many of the known classes occur in the query; the others have support rows only.
         None means all of them. With `dirichlet`, a number also gives each class that occurs at
@@ -180,11 +167,10 @@ class FewShotOpenSetSplit(BaseCrossValidator):
             Query rows: known classes first, then outliers.
         """
         if groups is not None:
-            name = type(self).__name__
-            warn(f"The groups parameter is ignored by {name}")
+            warn(f"The groups parameter is ignored by {type(self).__name__}")
         pool = self._pool(y, X)
         chunks = self._chunks(pool, *self._generators())
-        # A generator expression: errors above are raised by the call, not by the first next().
+        # An expression: errors above are raised by the call, not by the first next().
         return (task for chunk in chunks for task in zip(chunk.support, chunk.query, strict=True))
 
     def sample(self, y: Labels) -> Tasks:
@@ -238,22 +224,19 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         return _Pool(labels, np.argsort(codes, kind="stable"), starts, sizes)
 
     def _check_params(self):
-        minima = {"n_way": 1, "n_shot": 1, "n_query": 1, "n_open": 0, "n_tasks": 1}
-        if self.n_open_query is not None:
-            minima["n_open_query"] = 0
-        for name, minimum in minima.items():
-            value = getattr(self, name)
-            if not _is_number(value, numbers.Integral) or value < minimum:
-                raise ValueError(f"{name} must be an integer >= {minimum}; got {value!r}.")
+        check_counts(
+            n_way=self.n_way, n_shot=self.n_shot, n_query=self.n_query, n_tasks=self.n_tasks
+        )
+        check_counts(least=0, n_open=self.n_open, n_open_query=self._n_outliers_per_class)
         k = self.n_present
-        if k is not None and not (_is_number(k, numbers.Integral) and 1 <= k <= self.n_way):
+        if k is not None and not (is_number(k, numbers.Integral) and 1 <= k <= self.n_way):
             raise ValueError(
                 f"n_present must be None or an integer from 1 to n_way={self.n_way}; got {k!r}."
             )
         if self.open_set not in ("classes", "broad"):
             raise ValueError(f'open_set must be "classes" or "broad"; got {self.open_set!r}.')
         a = self.dirichlet
-        if a is not None and not (_is_number(a, numbers.Real) and 0 < a < np.inf):
+        if a is not None and not (is_number(a, numbers.Real) and 0 < a < np.inf):
             raise ValueError(f"dirichlet must be None or a finite number > 0; got {a!r}.")
         seed = self.random_state
         if isinstance(seed, numbers.Integral) and seed < 0:
@@ -381,10 +364,6 @@ def _apportion(shares, total, capacities):
     remainders = np.where(full, -1.0, quotas - np.floor(quotas))
     rank = np.argsort(np.argsort(-remainders, axis=1, kind="stable"), axis=1)
     return counts + (rank < total - counts.sum(axis=1, keepdims=True))
-
-
-def _is_number(value, kind):
-    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
 
 
 def _plain(label):

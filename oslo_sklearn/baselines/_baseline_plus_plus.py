@@ -42,11 +42,7 @@ class BaselinePlusPlus(PrototypeDescentClassifier):
     ----------
     Chen, Liu, Kira, Wang, Huang: *A Closer Look at Few-Shot Classification*, ICLR 2019.
 
-    @task
-    >>> classifier = BaselinePlusPlus().fit(support_X, ["cat", "dog"])
-    >>> classifier.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     def __init__(

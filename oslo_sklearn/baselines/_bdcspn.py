@@ -14,8 +14,8 @@ from ..solvers.geometry import unit_rows
 class BDCSPN(FewShotOpenSetClassifier):
     r"""BD-CSPN: class means rectified by a shifted, pseudo-labelled query.
 
-    The query is shifted so that its mean is that of the support. This reduces the bias between the
-    two. Each query row gets the label of the nearest class mean :math:`c_k`. The prototypes are
+    The query is shifted so that its mean is that of the support. Each of its rows gets the label of
+    the nearest class mean :math:`c_k`. The prototypes are
 
     .. math::
         \mu_k = \frac{\sum_{i \in S \cup Q, \hat y_i = k} e^{\cos(x_i, c_k)} x_i}
@@ -44,11 +44,7 @@ class BDCSPN(FewShotOpenSetClassifier):
     ----------
     Liu, Song, Qin: *Prototype Rectification for Few-Shot Learning*, ECCV 2020.
 
-    @task
-    >>> bdcspn = BDCSPN().fit(support_X, ["cat", "dog"], query_X)
-    >>> bdcspn.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from .._array_api import as_numpy
 from .._devices import check_device, choose_device
 from .._files import content_digest
 from .._typing import Labels, PathLike, RandomState, RowsLike, Self
-from .._validation import check_labels, check_rows
+from .._validation import check_counts, check_labels, check_rows
 from ..base import FewShotOpenSetClassifier
+from ..solvers.geometry import class_means
 from ..training import (
     LAYOUTS,
     EpisodePool,
@@ -36,8 +41,9 @@ _START, _HOLD_OUT = 100, 101  # streams of random numbers beside the trainer's
 class EpisodicClassifier(FewShotOpenSetClassifier):
     """A head trained on episodes of base classes, then few-shot tasks as with any method.
 
-    A method names the ``_kind`` of its head and writes ``_start_head`` and ``_episode_loss``
-    beside ``_solve`` and ``_infer``, which find the head's weights in ``_weights(like)``.
+    A method names the ``_kind`` of its head and the named tuple ``_net`` of its weights. Beside
+    ``_solve`` and ``_infer``, which get them from ``_weights(like)``, it writes ``_start_head`` and
+    ``_episode_logits``.
     """
 
     _parameter_constraints = {
@@ -46,7 +52,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     }
 
     _kind: str
-    # Whether training episodes come with rows of further classes.
+    _net: Callable[..., Any]
+    # Whether training episodes come with rows of further classes, for `_outlier_loss`.
     _open_episodes = False
     _learning_rate = 1e-3
     _dropout = 0.5
@@ -59,9 +66,24 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         """Weights to start from, in the layout's order, given base rows and their class means."""
         raise NotImplementedError
 
-    def _episode_loss(self, weights: list[Tensor], episodes: Episodes, drop):
-        """Loss of a batch of episodes, and the logits of the known classes' rows."""
+    def _episode_logits(self, weights, means: Tensor, rows: Tensor, drop) -> Tensor:
+        """Logits of rows for a batch of episodes with these class means."""
         raise NotImplementedError
+
+    def _outlier_loss(self, logits: Tensor) -> Tensor:
+        """What training minimises on rows of other classes, beside the cross-entropy."""
+        raise NotImplementedError
+
+    def _episode_loss(self, weights, episodes: Episodes, drop):
+        """Loss of a batch of episodes, and the logits of the known classes' rows."""
+        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
+        rows = [episodes.known, episodes.outliers] if self._open_episodes else [episodes.known]
+        logits = self._episode_logits(weights, means, torch.cat(rows, 1), drop)
+        known, outliers = logits.tensor_split([episodes.known.shape[1]], 1)
+        loss = F.cross_entropy(known.flatten(0, 1), episodes.known_labels.flatten())
+        if self._open_episodes:
+            loss = loss + self._outlier_loss(outliers)
+        return loss, known[..., : episodes.n_classes]
 
     def fit_base(
         self,
@@ -126,10 +148,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
                 "fit_base trains a new head, but this estimator was given one: set head=None."
             )
         self._check_params()
-        sizes = {"n_episodes": n_episodes, "n_way": n_way, "n_shot": n_shot, "n_query": n_query}
-        for name, value in {**sizes, "batch_size": batch_size, "patience": patience}.items():
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+        check_counts(n_episodes=n_episodes, n_way=n_way, n_shot=n_shot, n_query=n_query)
+        check_counts(batch_size=batch_size, patience=patience)
         shape = EpisodeShape(n_way, n_shot, n_query, self._open_episodes)
         rows, codes = self._check_base(base_X, base_y, shape, "base_X", "base_y")
         if validation is not None:
@@ -151,7 +171,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         rows, held_rows = rows.to(device), held_rows.to(device)
         names = list(LAYOUTS[self._kind])
         recipe = Recipe(
-            loss=lambda params, *rest: self._episode_loss([params[n] for n in names], *rest),
+            loss=lambda found, *rest: self._episode_loss(self._net(*map(found.get, names)), *rest),
             n_episodes=n_episodes,
             batch_size=batch_size,
             learning_rate=self._learning_rate,
@@ -198,34 +218,28 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
 
     def _resolve_head(self) -> Head:
         """The head that the parameters name, or the one that was trained."""
-        head = self.head
+        head, name = self.head, type(self).__name__
         if head is None:
             head = getattr(self, "_trained", None)
-            if head is None:
-                name = type(self).__name__
-                raise NotFittedError(
-                    f"This {name} has no head. Train one with fit_base(base_X, base_y) on rows of "
-                    f"base classes, or pass {name}(head=...): a trained estimator's head_, or the "
-                    "path of a saved one."
-                )
-        elif isinstance(head, Head):
-            if head.kind != self._kind:
-                raise ValueError(
-                    f"head is a head of {head.kind}; {type(self).__name__} takes one of "
-                    f"{self._kind}."
-                )
-        elif head == "untrained":
-            head = Head(self._kind, {})
-        else:
-            head = Head.load(head, self._kind)
+        if head is None:
+            raise NotFittedError(
+                f"This {name} has no head. Train one with fit_base(base_X, base_y) on rows of "
+                f"base classes, or pass {name}(head=...): a trained estimator's head_, or the "
+                "path of a saved one."
+            )
+        if not isinstance(head, Head):
+            untrained = isinstance(head, str) and head == "untrained"
+            return Head(self._kind, {}) if untrained else Head.load(head, self._kind)
+        if head.kind != self._kind:
+            raise ValueError(f"head is a head of {head.kind}; {name} takes one of {self._kind}.")
         return head
 
     def _find_head(self) -> Head:
         # Many tasks at once are solved without a fit; after one, its head is the one in use.
         return self.head_ if hasattr(self, "head_") else self._resolve_head()
 
-    def _weights(self, like: Tensor) -> list[Tensor] | None:
-        """Weights of the head in the layout's order; None for an untrained one."""
+    def _weights(self, like: Tensor) -> Any:
+        """Weights of the head; None for an untrained one."""
         head = self._find_head()
         if head.is_untrained:
             return None
@@ -234,7 +248,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
                 f"support_X has {like.shape[-1]} features, but the head was trained on rows of "
                 f"{head.n_features}."
             )
-        return head.tensors(like)
+        return self._net(*head.tensors(like))
 
     # Base classes in.
 
@@ -245,11 +259,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
             raise ValueError(f"{X_name} holds values too large for float32.")
         if n_features is not None and rows.shape[1] != n_features:
             raise ValueError(f"{X_name} has {rows.shape[1]} features, but base_X has {n_features}.")
-        try:
-            classes, codes = check_labels(y, len(rows), self)
-        except ValueError as error:
-            message = str(error).replace("support_X", X_name).replace("support_y", y_name)
-            raise ValueError(message) from error
+        classes, codes = check_labels(y, len(rows), self, X_name, y_name)
         try:
             shape.splitter(1, 0).sample(classes[codes])
         except ValueError as error:
@@ -288,4 +298,4 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
             center = np.asarray(center, dtype=np.float64).tobytes()
         own = {name: params[name] for name in ("temperature", "open_weight") if name in params}
         recipe = repr((type(self)._kind, settings, center, self.normalize, own))
-        return content_digest(recipe, *map(np.ascontiguousarray, data))
+        return content_digest(recipe, *(np.ascontiguousarray(as_numpy(part)) for part in data))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-
 from .._docs import shared_docs
 from .._sklearn import POSITIVE
 from .._typing import Center, Device, DType, Label, PathLike, Threshold
@@ -19,64 +17,8 @@ from ..training import Head
 from ._episodic import EpisodicClassifier
 
 
-class AttentionClassifier(EpisodicClassifier):
-    """The part of FEAT that its head and its training consist of."""
-
-    _kind = "FEAT"
-    # Matrices that move as fast as the vectors soon fit the base classes, and rank outliers worse.
-    _learning_rate = 1e-4
-    _rates = {
-        "slf_attn.fc.bias": 1e-3,
-        "slf_attn.layer_norm.weight": 1e-3,
-        "slf_attn.layer_norm.bias": 1e-3,
-    }
-
-    _parameter_constraints = {
-        **EpisodicClassifier._parameter_constraints,
-        "temperature": [POSITIVE],
-    }
-
-    def __init__(
-        self,
-        head: Head | PathLike | None = None,
-        temperature: float = 64.0,
-        *,
-        center: Center = None,
-        normalize: bool = False,
-        outlier_label: Label | None = None,
-        threshold: Threshold = "auto",
-        contamination: float | None = None,
-        device: Device = "auto",
-        dtype: DType = None,
-    ) -> None:
-        self.head = head
-        self.temperature = temperature
-        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
-
-    def _attention(self, like) -> SetAttention | None:
-        weights = self._weights(like)
-        return None if weights is None else SetAttention(*weights)
-
-    def _logits(self, rows, adapted):
-        return distances_to_prototypes(rows, adapted) / -float(self.temperature)
-
-    def _solve(self, task) -> Solution:
-        means = class_means(task.support, task.labels, task.n_classes)
-        adapted = adapt_prototypes(means, self._attention(means))
-        return Solution({"means": means, "adapted": adapted}, prototypes=adapted)
-
-    def _start_head(self, rows, means, generator):
-        return start_attention(rows, float(self.temperature), generator)
-
-    def _episode_loss(self, weights, episodes, drop):
-        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
-        logits = self._logits(episodes.known, adapt_prototypes(means, SetAttention(*weights), drop))
-        loss = F.cross_entropy(logits.flatten(0, 1), episodes.known_labels.flatten())
-        return loss, logits
-
-
 @shared_docs
-class FEAT(AttentionClassifier):
+class FEAT(EpisodicClassifier):
     r"""FEAT: class means are adapted to each other by attention.
 
     With :math:`P` the class means of the support, one attention head computes
@@ -108,13 +50,12 @@ class FEAT(AttentionClassifier):
 
     Notes
     -----
-    Here only the head is trained. The published method also tunes the backbone.
-    Training starts as nearest-mean classification, centred on the mean of the base rows: the output
-    of the attention is zero, and biases subtract the mean before the layer normalisation and add it
-    afterwards. The gain starts where logits are 10 times the cosines, for any scale of the
-    features. The paper's auxiliary contrastive loss is left out. Names and shapes of published
-    checkpoints are checked; a backbone in the file (``encoder.``) is ignored. The authors of the
-    open-set study used a temperature of 1, with which the probabilities of raw features saturate.
+    Here only the head is trained. The published method also tunes the backbone, and has an
+    auxiliary contrastive loss. Training starts as nearest-mean classification, centred on the mean
+    of the base rows, where logits are 10 times the cosines, for any scale of the features. Names
+    and shapes of published checkpoints are checked; a backbone in the file (``encoder.``) is
+    ignored. The authors of the open-set study used a temperature of 1, with which the probabilities
+    of raw features saturate.
 
     References
     ----------
@@ -122,10 +63,55 @@ class FEAT(AttentionClassifier):
     CVPR 2020.
 
     @base_task
-    >>> feat = FEAT().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> feat.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])
     """
+
+    _kind = "FEAT"
+    _net = SetAttention
+    # Matrices that move as fast as the vectors soon fit the base classes, and rank outliers worse.
+    _learning_rate = 1e-4
+    _rates = {
+        "slf_attn.fc.bias": 1e-3,
+        "slf_attn.layer_norm.weight": 1e-3,
+        "slf_attn.layer_norm.bias": 1e-3,
+    }
+
+    _parameter_constraints = {
+        **EpisodicClassifier._parameter_constraints,
+        "temperature": [POSITIVE],
+    }
+
+    def __init__(
+        self,
+        head: Head | PathLike | None = None,
+        temperature: float = 64.0,
+        *,
+        center: Center = None,
+        normalize: bool = False,
+        outlier_label: Label | None = None,
+        threshold: Threshold = "auto",
+        contamination: float | None = None,
+        device: Device = "auto",
+        dtype: DType = None,
+    ) -> None:
+        self.head = head
+        self.temperature = temperature
+        super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
+
+    def _logits(self, rows, adapted):
+        return distances_to_prototypes(rows, adapted) / -float(self.temperature)
+
+    def _solve(self, task) -> Solution:
+        means = class_means(task.support, task.labels, task.n_classes)
+        adapted = adapt_prototypes(means, self._weights(means))
+        return Solution({"means": means, "adapted": adapted}, prototypes=adapted)
+
+    def _start_head(self, rows, means, generator):
+        return start_attention(rows, float(self.temperature), generator)
+
+    def _episode_logits(self, weights, means, rows, drop):
+        return self._logits(rows, adapt_prototypes(means, weights, drop))
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(self._logits(rows, state["adapted"]))

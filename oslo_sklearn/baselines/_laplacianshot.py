@@ -47,21 +47,15 @@ class LaplacianShot(FewShotOpenSetClassifier):
     Notes
     -----
     An estimator that was fitted with a query keeps it, to find the neighbours of a row. A row
-    within a relative distance of 1e-6 of a query row gets the answer of that row. A new row follows
-    its nearest query rows and does not change them.
-
-    As in the authors' code, and unlike the usual form of the energy, the neighbourhood is not made
-    symmetric and the unary term is not halved.
+    within a relative distance of 1e-6 of a query row gets its answer. A new row follows its nearest
+    query rows and does not change them. As in the authors' code, and unlike the usual form of the
+    energy, the neighbourhood is not made symmetric and the unary term is not halved.
 
     References
     ----------
     Ziko, Dolz, Granger, Ben Ayed: *Laplacian Regularized Few-Shot Learning*, ICML 2020.
 
-    @task
-    >>> laplacian = LaplacianShot().fit(support_X, ["cat", "dog"], query_X)
-    >>> laplacian.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

@@ -46,19 +46,14 @@ class LRICI(FewShotOpenSetClassifier):
     -----
     There are 100 penalties, from the one under which all offsets are zero down to a thousandth of
     it. The path starts at the largest, and stops when no class has more candidates than it needs.
-    Smaller penalties would matter only for a rare row whose offset becomes zero again. The
-    principal components are exact; the authors' code computes them at random. This method runs on
-    the CPU, in double precision. Its time grows with the cube of the number of rows.
+    The principal components are exact, not random as in the authors' code. This method runs on the
+    CPU, in double precision. Its time grows with the cube of the number of rows.
 
     References
     ----------
     Wang, Xu, Liu, Zhang, Fu: *Instance Credibility Inference for Few-Shot Learning*, CVPR 2020.
 
-    @task
-    >>> lrici = LRICI().fit(support_X, ["cat", "dog"], query_X)
-    >>> lrici.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True

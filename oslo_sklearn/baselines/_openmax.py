@@ -51,20 +51,17 @@ class OpenMax(FewShotOpenSetClassifier):
 
     Notes
     -----
-    A few shots are too few for a tail. A class with fewer rows than ``tail_size`` uses a pooled
-    tail: that of ``base_distances``, stretched because the mean of a few rows is inexact; or else
-    that of the distances from support rows to the means of other classes. A single class has only
-    its own distances. With one row it has no tail, and the score is minus the activation. Distances
-    within a class are measured to the mean of the other rows of the class, because a row pulls its
-    class mean towards itself.
+    A class with fewer rows than ``tail_size`` uses a pooled tail: that of ``base_distances``,
+    stretched because the mean of a few rows is inexact; or else that of the distances from support
+    rows to the means of other classes. A single class has only its own distances. With one row it
+    has no tail, and the score is minus the activation. Distances within a class are measured to the
+    mean of its other rows, because a row pulls its class mean towards itself.
 
-    Ranks count from zero, as in the authors' code. In the paper's formula they count from one, and
-    a single class would never lose anything. Activations are shifted to be positive, so that a
-    weight below one always lowers them. ``predict`` and ``predict_proba`` are closed-set and use
-    the activations before they are revised.
-
-    The table of OSLO's paper has no tails (``tail_size=None``). Its probabilities are those of the
-    known classes among all :math:`K + 1`. Here they sum to 1.
+    Ranks count from zero, as in the authors' code, not from one as in the paper's formula.
+    Activations are shifted to be positive, so that a weight below one always lowers them.
+    ``predict`` and ``predict_proba`` are closed-set and use the activations before they are
+    revised. The table of OSLO's paper has no tails (``tail_size=None``), and probabilities that do
+    not sum to 1 over the known classes.
 
     References
     ----------

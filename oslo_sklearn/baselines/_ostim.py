@@ -5,16 +5,15 @@ from __future__ import annotations
 import torch
 
 from .._docs import shared_docs
-from .._sklearn import NOT_NEGATIVE
 from .._typing import Center, Device, DType, Label, Threshold
 from ..base import Answer
-from ..solvers.prototype_descent import CosineHead, MutualInformation, predict_logits
+from ..solvers.prototype_descent import CosineHead, predict_logits
 from ..solvers.scores import outlier_probability
-from ._prototype_descent import PrototypeDescentClassifier
+from ._prototype_descent import InformationMaximizer
 
 
 @shared_docs
-class OSTIM(PrototypeDescentClassifier):
+class OSTIM(InformationMaximizer):
     r"""Open-Set Transductive Information Maximisation.
 
     TIM with one more class, for outliers. Its logit is high if a row resembles no class.
@@ -50,8 +49,7 @@ class OSTIM(PrototypeDescentClassifier):
     -----
     The marginal entropy favours as many outliers as rows of one class. With many outliers, more
     steps than the default lower AUROC. The paper takes 200 steps with one shot. As published, rows
-    keep their lengths (``normalize=False``). So the prototypes start at the means of raw rows, and
-    the learning rate depends on the scale of the features.
+    keep their lengths (``normalize=False``), so the learning rate depends on the features' scale.
 
     References
     ----------
@@ -64,14 +62,6 @@ class OSTIM(PrototypeDescentClassifier):
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
-
-    _transductive = True
-
-    _parameter_constraints = {
-        **PrototypeDescentClassifier._parameter_constraints,
-        "marginal_weight": [NOT_NEGATIVE],
-        "conditional_weight": [NOT_NEGATIVE],
-    }
 
     def __init__(
         self,
@@ -98,9 +88,6 @@ class OSTIM(PrototypeDescentClassifier):
 
     def _head(self):
         return CosineHead(float(self.temperature), outlier_class=True)
-
-    def _query_loss(self, task):
-        return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))
 
     def _infer(self, state, rows) -> Answer:
         logits = predict_logits(self._head(), rows, state["prototypes"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 
 from .._docs import shared_docs
 from .._sklearn import NOT_NEGATIVE, StrOptions
@@ -64,12 +63,12 @@ class PEELER(EpisodicClassifier):
     2020.
 
     @base_task
-    >>> peeler = PEELER().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> peeler.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])
     """
 
     _kind = "PEELER"
+    _net = ScaleNet
     _open_episodes = True
 
     _parameter_constraints = {
@@ -99,8 +98,7 @@ class PEELER(EpisodicClassifier):
 
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)
-        weights = self._weights(means)
-        scales = class_scales(means, None if weights is None else ScaleNet(*weights))
+        scales = class_scales(means, self._weights(means))
         return Solution({"means": means, "scales": scales}, prototypes=means)
 
     def _infer(self, state, rows) -> Answer:
@@ -111,12 +109,9 @@ class PEELER(EpisodicClassifier):
     def _start_head(self, rows, means, generator):
         return start_scales(rows.shape[-1], _N_HIDDEN, generator)
 
-    def _episode_loss(self, weights, episodes, drop):
-        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
-        rows = torch.cat([episodes.known, episodes.outliers], 1)
-        logits = -scaled_distances(rows, means, class_scales(means, ScaleNet(*weights), drop))
-        known, outliers = logits.tensor_split([episodes.known.shape[1]], 1)
-        loss = F.cross_entropy(known.flatten(0, 1), episodes.known_labels.flatten())
-        log_p = torch.log_softmax(outliers, -1)
-        negative_entropy = (log_p.exp() * log_p).sum(-1).mean()
-        return loss + float(self.open_weight) * negative_entropy, known
+    def _episode_logits(self, weights, means, rows, drop):
+        return -scaled_distances(rows, means, class_scales(means, weights, drop))
+
+    def _outlier_loss(self, logits):
+        log_p = torch.log_softmax(logits, -1)
+        return float(self.open_weight) * (log_p.exp() * log_p).sum(-1).mean()

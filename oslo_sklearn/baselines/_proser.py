@@ -48,10 +48,9 @@ class PROSER(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Only the head is trained, on the support, without the paper's mixed features (data
-    placeholders). The head starts at random, as `torch.nn.Linear` does, and a few steps leave it
-    near its start. OSLO's paper used ``outlier_score="dummy"``. On real features, it is about 3
-    points of AUROC below the default.
+    Only the head is trained, on the support, without the paper's mixed features. It starts at
+    random, as `torch.nn.Linear` does, and a few steps leave it near its start. OSLO's paper used
+    ``outlier_score="dummy"``, which is about 3 points of AUROC below the default on real features.
 
     References
     ----------
@@ -63,6 +62,8 @@ class PROSER(FewShotOpenSetClassifier):
     array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
            'dog'], dtype='<U3')
     """
+
+    _poor_score = True  # A random start is still felt after few steps.
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -98,12 +99,6 @@ class PROSER(FewShotOpenSetClassifier):
         self.outlier_score = outlier_score
         self.random_state = random_state
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # A random start is still felt after few steps on the checks' toy data.
-        tags.classifier_tags.poor_score = True
-        return tags
 
     def _solve(self, task) -> Solution:
         weights, objective = solve_proser(

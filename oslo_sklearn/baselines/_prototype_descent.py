@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from .._sklearn import COUNT_OR_ZERO, POSITIVE
+from .._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE
 from ..base import Answer, FewShotOpenSetClassifier, Solution
-from ..solvers.prototype_descent import CosineHead, descend_prototypes, predict_logits
+from ..solvers.prototype_descent import (
+    CosineHead,
+    MutualInformation,
+    descend_prototypes,
+    predict_logits,
+)
 
 
 class PrototypeDescentClassifier(FewShotOpenSetClassifier):
@@ -44,3 +49,18 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(predict_logits(self._head(), rows, state["prototypes"]))
+
+
+class InformationMaximizer(PrototypeDescentClassifier):
+    """Adds entropies of the query to the loss."""
+
+    _transductive = True
+
+    _parameter_constraints = {
+        **PrototypeDescentClassifier._parameter_constraints,
+        "marginal_weight": [NOT_NEGATIVE],
+        "conditional_weight": [NOT_NEGATIVE],
+    }
+
+    def _query_loss(self, task):
+        return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))

@@ -21,9 +21,8 @@ class PTMAP(FewShotOpenSetClassifier):
 
     First, a power transform makes features more Gaussian: :math:`(\max(x, 0) + 10^{-6})^\beta`.
     Rows are scaled to unit norm, and centred on the mean of support and query. In each round,
-    Sinkhorn's algorithm scales :math:`\exp(-\lambda \|x_i - \mu_k\|^2)` to a plan :math:`P`. The
-    plan gives every row the mass 1 and every class the same share of the query. The prototypes move
-    by
+    Sinkhorn's algorithm scales :math:`\exp(-\lambda \|x_i - \mu_k\|^2)` to a plan :math:`P` with
+    mass 1 for each row and the same mass for each class. The prototypes move by
 
     .. math::
         \mu_k \leftarrow \mu_k + \alpha \bigg(
@@ -52,27 +51,22 @@ class PTMAP(FewShotOpenSetClassifier):
     Notes
     -----
     The plan assumes that every class has the same share of the query, and that there are no
-    outliers. The power transform assumes non-negative features, such as those after a ReLU.
-    Negative values become zero.
+    outliers. The power transform assumes non-negative features, such as those after a ReLU:
+    negative values become zero.
 
-    The authors' chain has a QR reduction. It is a rotation, and is left out. The share of a class
-    is :math:`n_q / K`, even if this is not an integer. Rows of the plan sum to 1 only at
-    convergence, so ``predict_proba`` scales them again. New rows are answered from the prototypes
-    and the scalings of the columns.
+    The authors' chain has a QR reduction. It is a rotation, and is left out. Rows of the plan sum
+    to 1 only at convergence, so ``predict_proba`` scales them again.
 
     References
     ----------
     Hu, Gripon, Pateux: *Leveraging the Feature Distribution in Transfer-based Few-Shot
     Learning*, ICANN 2021.
 
-    @task
-    >>> ptmap = PTMAP().fit(support_X, ["cat", "dog"], query_X)
-    >>> ptmap.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _transductive = True
+    _poor_score = True  # Half of its features are negative, which the power transform throws away.
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,
@@ -102,17 +96,7 @@ class PTMAP(FewShotOpenSetClassifier):
         self.step_size = step_size
         self.max_iter = max_iter
         self.power = power
-        self.outlier_label = outlier_label
-        self.threshold = threshold
-        self.contamination = contamination
-        self.device = device
-        self.dtype = dtype
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # The checks' toy features are half negative, which the power transform throws away.
-        tags.classifier_tags.poor_score = True
-        return tags
+        super().__init__(None, False, outlier_label, threshold, contamination, device, dtype)
 
     def _transform(self, rows):
         return unit_rows((rows.clamp_min(0) + _OFFSET) ** float(self.power))
@@ -126,10 +110,7 @@ class PTMAP(FewShotOpenSetClassifier):
 
     def _solve(self, task) -> Solution:
         solved = solve_ptmap(
-            *task,
-            reg=float(self.reg),
-            step_size=float(self.step_size),
-            max_iter=self.max_iter,
+            *task, reg=float(self.reg), step_size=float(self.step_size), max_iter=self.max_iter
         )
         return Solution(solved._asdict(), prototypes=solved.prototypes)
 

@@ -39,11 +39,7 @@ class SimpleShot(FewShotOpenSetClassifier):
     Wang, Chao, Weinberger, van der Maaten: *SimpleShot: Revisiting Nearest-Neighbor
     Classification for Few-Shot Learning*, arXiv:1911.04623, 2019.
 
-    @task
-    >>> simple = SimpleShot().fit(support_X, ["cat", "dog"])
-    >>> simple.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
 
     _parameter_constraints = {

@@ -7,14 +7,14 @@ import torch
 from .._docs import shared_docs
 from ..base import Answer
 from ..solvers.attention import replacement_change
-from ._feat import AttentionClassifier
+from ._feat import FEAT
 
 # The score's unit does not follow the temperature, which only shapes probabilities.
 _SCORE_UNIT = 64.0
 
 
 @shared_docs
-class SnatcherF(AttentionClassifier):
+class SnatcherF(FEAT):
     r"""SnaTCHer-F: an outlier changes the adapted prototypes when it replaces its class.
 
     With FEAT's :math:`\phi` over the class means :math:`P`, and :math:`c` the class that FEAT
@@ -23,8 +23,7 @@ class SnatcherF(AttentionClassifier):
     .. math::
         \frac{1}{64} \sum_k \|\phi(P_{c \leftarrow x_i})_k - \phi(P)_k\|^2.
 
-    Labels and probabilities are FEAT's. The head is FEAT's, too: trained once by :meth:`fit_base`
-    on episodes of base classes, or taken over from a trained `FEAT`.
+    Labels, probabilities and the head are those of `FEAT`, from which it may be taken over.
 
     Parameters
     ----------
@@ -44,22 +43,19 @@ class SnatcherF(AttentionClassifier):
     Notes
     -----
     Here only the head is trained. The published method also tunes the backbone.
-    All rows of a task are scored in one call; prototypes and rows are projected once.
 
     References
     ----------
     Jeong, Choi, Kim: *Few-shot Open-set Recognition by Transformation Consistency*, CVPR 2021.
 
     @base_task
-    >>> snatcher = SnatcherF()
-    >>> _ = snatcher.fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> inlier, outlier = snatcher.fit(X[support], y[support]).score_samples(X[[701, 761]])
+    >>> inlier, outlier = method.fit(X[support], y[support]).score_samples(X[[701, 761]])
     >>> bool(inlier < outlier)
     True
     """
 
     def _infer(self, state, rows) -> Answer:
         logits = self._logits(rows, state["adapted"])
-        weights = self._attention(rows)
+        weights = self._weights(rows)
         change = replacement_change(state["means"], rows, logits.argmax(-1), weights)
         return Answer(torch.softmax(logits, -1), change / _SCORE_UNIT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from .._docs import shared_docs
 from .._typing import Center, Device, DType, Label, PathLike, Threshold
@@ -53,9 +52,9 @@ class TANE(EpisodicClassifier):
     Notes
     -----
     Here only the head is trained. The published method also tunes the backbone.
-    It starts with nearly even attention, :math:`W_v = I` and T = 10, so the negative prototype is
-    the mean of the base classes. Rows are not centred by default, because the negative prototype
-    uses the direction that all rows share. Labels and probabilities are over the known classes.
+    At the start the negative prototype is the mean of the base classes. Rows are not centred by
+    default, because it uses the direction that all rows share. Labels and probabilities are over
+    the known classes.
 
     References
     ----------
@@ -63,12 +62,12 @@ class TANE(EpisodicClassifier):
     CVPR 2022.
 
     @base_task
-    >>> tane = TANE().fit_base(X[base], y[base], n_episodes=320, random_state=0, progress=False)
-    >>> tane.fit(X[support], y[support]).predict(X[[701, 721, 741]])
+    >>> method.fit(X[support], y[support]).predict(X[[701, 721, 741]])
     array([35, 36, 37])
     """
 
     _kind = "TANE"
+    _net = NegativeGenerator
     _open_episodes = True
     _dropout = 0.0
     _rates = {"base_weights": 0.0, "log_temperature": 1e-2}
@@ -91,11 +90,10 @@ class TANE(EpisodicClassifier):
     def _solve(self, task) -> Solution:
         means = class_means(task.support, task.labels, task.n_classes)
         weights = self._weights(means)
-        net = None if weights is None else NegativeGenerator(*weights)
-        temperature = means.new_tensor(10.0) if net is None else net.log_temperature.exp()
+        temperature = means.new_tensor(10.0) if weights is None else weights.log_temperature.exp()
         state = {
             "means": means,
-            "negative": negative_prototype(means, net),
+            "negative": negative_prototype(means, weights),
             "temperature": temperature.expand(len(means)),
         }
         return Solution(state, prototypes=means)
@@ -108,16 +106,9 @@ class TANE(EpisodicClassifier):
     def _start_head(self, rows, means, generator):
         return start_generator(means, generator)
 
-    def _episode_loss(self, weights, episodes, drop):
-        net = NegativeGenerator(*weights)
-        means = class_means(episodes.support, episodes.labels, episodes.n_classes)
-        rows = torch.cat([episodes.known, episodes.outliers], 1)
-        negative = negative_prototype(means, net, drop)
-        logits = open_logits(rows, means, negative, net.log_temperature.exp())
-        known, outliers = logits.tensor_split([episodes.known.shape[1]], 1)
-        loss = F.cross_entropy(known.flatten(0, 1), episodes.known_labels.flatten())
-        nothing = torch.full_like(
-            episodes.known_labels[:, : outliers.shape[1]], known.shape[-1] - 1
-        )
-        loss = loss + F.cross_entropy(outliers.flatten(0, 1), nothing.flatten())
-        return loss, known[..., :-1]
+    def _episode_logits(self, weights, means, rows, drop):
+        negative = negative_prototype(means, weights, drop)
+        return open_logits(rows, means, negative, weights.log_temperature.exp())
+
+    def _outlier_loss(self, logits):
+        return -torch.log_softmax(logits, -1)[..., -1].mean()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from .._docs import shared_docs
-from .._sklearn import NOT_NEGATIVE
 from .._typing import Center, Device, DType, Label, Threshold
-from ..solvers.prototype_descent import MutualInformation
-from ._prototype_descent import PrototypeDescentClassifier
+from ._prototype_descent import InformationMaximizer
 
 
 @shared_docs
-class TIM(PrototypeDescentClassifier):
+class TIM(InformationMaximizer):
     r"""Transductive Information Maximisation by gradient descent.
-
-    Prototypes fit the support. At the same time, each query row should get one clear class, and the
-    classes even shares of the query.
 
     With :math:`p_{ik} \propto \exp(T \cos(x_i, \mu_k))` and :math:`\hat p` its mean over the
     query, Adam minimises over the prototypes :math:`\mu`
@@ -48,20 +43,8 @@ class TIM(PrototypeDescentClassifier):
     Boudiaf, Masud, Rony, Dolz, Piantanida, Ben Ayed: *Transductive Information Maximization for
     Few-Shot Learning*, NeurIPS 2020.
 
-    @task
-    >>> tim = TIM().fit(support_X, ["cat", "dog"], query_X)
-    >>> tim.predict(query_X[:10])
-    array(['cat', 'cat', 'cat', 'cat', 'cat', 'dog', 'dog', 'dog', 'dog',
-           'dog'], dtype='<U3')
+    @example
     """
-
-    _transductive = True
-
-    _parameter_constraints = {
-        **PrototypeDescentClassifier._parameter_constraints,
-        "marginal_weight": [NOT_NEGATIVE],
-        "conditional_weight": [NOT_NEGATIVE],
-    }
 
     def __init__(
         self,
@@ -85,6 +68,3 @@ class TIM(PrototypeDescentClassifier):
         self.marginal_weight = marginal_weight
         self.conditional_weight = conditional_weight
         super().__init__(center, normalize, outlier_label, threshold, contamination, device, dtype)
-
-    def _query_loss(self, task):
-        return MutualInformation(float(self.marginal_weight), float(self.conditional_weight))

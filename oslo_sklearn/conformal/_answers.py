@@ -14,11 +14,6 @@ from ._folds import Fold, Task, solve_folds
 from .rules import Rule, cross_p_values
 
 
-def p_values_of(folds: list[Fold], scores: list[np.ndarray]) -> np.ndarray:
-    """p-values of rows that have these scores in the folds."""
-    return cross_p_values([fold.calibration for fold in folds], scores)
-
-
 class ConformalAnswers(WrappingClassifier):
     """The part of `ConformalOpenSetClassifier` that comes after `fit`."""
 
@@ -44,10 +39,9 @@ class ConformalAnswers(WrappingClassifier):
     def p_values(self, X: RowsLike) -> Array:
         """p-value of each row: small means unlikely to be of a known class.
 
-        After a fit with a query, rows that were not in it are scored by the stored folds, whose
-        queries held the labelled rows and not these. For such rows the promise holds only
-        approximately, and less of the unknown is found. Fit again with them in the query where
-        it must hold.
+        After a fit with a query, rows that were not in it are scored by the stored folds. For them
+        the promise holds only approximately, and less of the unknown is found: fit again with them
+        in the query where it must hold.
 
         Parameters
         ----------
@@ -62,28 +56,18 @@ class ConformalAnswers(WrappingClassifier):
         X = self._check_rows(X, "X")
         if hasattr(self, "calibration_"):
             return self.calibration_.p_values(score_rows(self.estimator_, X))
-        if self._folds is not None:
-            return p_values_of(self._folds, [score_rows(fold.estimator, X) for fold in self._folds])
-        folds = self._solve_folds(self._task, X)
-        return p_values_of(folds, [fold.query for fold in folds])
+        if self._folds is None:
+            folds = self._solve_folds(self._task, X)
+            return cross_p_values([(fold.calibration, fold.query) for fold in folds])
+        return cross_p_values(
+            [(fold.calibration, score_rows(fold.estimator, X)) for fold in self._folds]
+        )
 
     def _solve_folds(self, task: Task, query_X) -> list[Fold]:
         return solve_folds(task, self.estimator_, query_X, self.cv, self.n_jobs)
 
     @in_arrays_of_X
     def transduce(self, X: RowsLike) -> Transduction:
-        """Labels, probabilities, scores and decisions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        result : Bunch
-            ``labels`` (closed-set), ``proba``, ``outlierness``, ``is_outlier`` and ``p_value``. Its
-            ``to_frame()`` gives a pandas DataFrame with the index of X.
-        """
         found = self._ask("transduce", X)
         if hasattr(self, "calibration_"):
             found.p_value = self.calibration_.p_values(found.outlierness)
@@ -95,17 +79,6 @@ class ConformalAnswers(WrappingClassifier):
 
     @in_arrays_of_X
     def predict(self, X: RowsLike) -> Array:
-        """Label each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            One of ``classes_`` for each row. If ``outlier_label`` is set, rejected rows get it.
-        """
         if self.outlier_label is None:
             return self._ask("transduce", X).labels
         check_is_fitted(self)

@@ -14,11 +14,7 @@ from ._calibration import Calibration
 
 def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
     """Scores of the known query rows of every task."""
-    try:
-        names, codes = check_labels(base_y, count_rows(base_X), estimator)
-    except ValueError as error:
-        message = str(error).replace("support_X", "base_X").replace("support_y", "base_y")
-        raise ValueError(message) from error
+    names, codes = check_labels(base_y, count_rows(base_X), estimator, "base_X", "base_y")
     labels = names[codes]
     tasks = list_tasks(split, base_X, labels)
     solved = Parallel(n_jobs=n_jobs)(

@@ -63,11 +63,10 @@ class Calibration:
         # The weight of all rows from a position on; nothing is left beyond the last.
         weights = np.append(np.cumsum((1 / n_rows[tasks])[::-1])[::-1], 0.0)
         arrays = {"scores": scores[order], "tasks": tasks, "_weights": weights}
-        numbers = {"method": str(self.method), "n_way": float(self.n_way)}
-        numbers |= {"n_shot": float(self.n_shot), "n_tasks": len(n_rows)}
         for array in arrays.values():
             array.flags.writeable = False
-        for name, value in (arrays | numbers).items():
+        numbers = {"n_way": float(self.n_way), "n_shot": float(self.n_shot), "n_tasks": len(n_rows)}
+        for name, value in (arrays | numbers | {"method": str(self.method)}).items():
             object.__setattr__(self, name, value)
 
     def __copy__(self):
@@ -92,7 +91,7 @@ class Calibration:
         return f"<Calibration of {self.method}: {shape}>"
 
     def p_values(self, scores: Vector) -> np.ndarray:
-        """One task of the n + 1 is the row's own; the others count by their rows that exceed it.
+        """p-values of rows, by the tasks in which known rows score at least as high.
 
         Parameters
         ----------
@@ -108,18 +107,8 @@ class Calibration:
         # Sums of 1/3 and the like are rounded, and may exceed the number of tasks.
         return (1 + np.minimum(self._weights[first], self.n_tasks)) / (1 + self.n_tasks)
 
-    def check_task(self, method: str, n_way: int, n_shot: float) -> None:
-        """Refuse scores of another method; warn where the task has another shape.
-
-        Parameters
-        ----------
-        method : str
-            Name of the class that will give the scores.
-        n_way : int
-            Classes of the task.
-        n_shot : float
-            Labelled rows of a class, on average.
-        """
+    def _check_task(self, method: str, n_way: int, n_shot: float) -> None:
+        """Refuse scores of another method; warn if the task has another shape."""
         if method != self.method:
             raise ValueError(
                 f"calibration holds scores of {self.method}, and the estimator is {method}: "

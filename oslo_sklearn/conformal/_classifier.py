@@ -19,20 +19,20 @@ from .._typing import Array, Estimator, Label, Labels, PathLike, RandomState, Ro
 from .._validation import check_labels, check_rows, count_rows
 from .._wrapped import INPUT_ATTRIBUTES, fit_whole, make_estimator
 from ..pipeline import last_step
-from ._answers import ConformalAnswers, p_values_of
+from ._answers import ConformalAnswers
 from ._base_tasks import calibrate
 from ._calibration import Calibration
 from ._folds import Task
+from .rules import cross_p_values
 
 
 class ConformalOpenSetClassifier(ConformalAnswers):
     r"""Reject rows by p-values, with a limit on the share of errors.
 
-    Some labelled rows join the query without their labels. The method scores them like any other
-    row. A query row that scores higher than nearly all of them is unlikely to be of a known class.
-    The support is divided into :math:`F` folds. Let :math:`C_f` be the rows of a fold, and
-    :math:`s_f` the scores of the method that was fitted on the other labelled rows with
-    :math:`C_f \cup Q` as its query. The p-value of row i is
+    Some labelled rows join the query without their labels. A query row that scores higher than
+    nearly all of them is unlikely to be of a known class. The support is divided into :math:`F`
+    folds. Let :math:`C_f` be the rows of a fold, and :math:`s_f` the scores of the method that was
+    fitted on the other labelled rows with :math:`C_f \cup Q` as its query. The p-value of row i is
 
     .. math::
         p_i = \frac{1 + \sum_f |\{j \in C_f : s_f(x_j) \ge s_f(x_i)\}|}{1 + \sum_f |C_f|}
@@ -54,9 +54,8 @@ class ConformalOpenSetClassifier(ConformalAnswers):
     calibration : Calibration, path or None, default=None
         What ``fit_base`` found on tasks of other classes. It takes the place of the folds.
     outlier_label : label or None, default=None
-        What ``predict`` returns for rejected rows. It must have the same type as your labels. None:
-        ``predict`` returns known classes only. Labelled rows with this label are examples of "none
-        of the classes". They are not used to calibrate.
+        What ``predict`` returns for rejected rows, of the type of your labels. None: known classes
+        only. Labelled rows with this label are known negatives; they are not used to calibrate.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, and of an estimator that draws at random and has no seed of its own.
         None: the folds depend on the labelled rows alone.
@@ -85,8 +84,8 @@ class ConformalOpenSetClassifier(ConformalAnswers):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if the support came with names.
     p_values_ : ndarray of shape (n_query,)
-        Of the query: small means unlikely to be of a known class. This attribute and those below
-        exist only after ``fit(support_X, support_y, query_X)``.
+        p-values of the query. This attribute and those below exist only after
+        ``fit(support_X, support_y, query_X)``.
     is_outlier_ : ndarray of bool of shape (n_query,)
         The decisions. They follow ``alpha`` and ``control`` without a refit.
     labels_ : ndarray of shape (n_query,)
@@ -96,11 +95,11 @@ class ConformalOpenSetClassifier(ConformalAnswers):
 
     Notes
     -----
-    A fit solves the task, and once more for each fold. It takes at least two labelled rows of each
-    class, or one with ``calibration`` or ``fit_base``.
+    A fit takes at least two labelled rows of each class, or one with ``calibration`` or
+    ``fit_base``.
 
-    The promise holds if labelled rows are drawn like the known rows of the query, in the same mix
-    of classes. It holds on average over tasks. The theory of cross-conformal p-values promises
+    The promise holds on average over tasks, if labelled rows are drawn like the known rows of the
+    query, in the same mix of classes. The theory of cross-conformal p-values promises
     ``2 * alpha``. In practice they keep ``alpha``.
 
     After ``fit(support_X, support_y, query_X)``, new rows are scored by the stored folds. With
@@ -199,8 +198,8 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         base_y : array-like of shape (n_rows,)
             Their labels.
         split : FewShotOpenSetSplit, or an iterable of (support_idx, query_idx)
-            Tasks of the shape that is expected later: ways, shots, query rows, outliers. At least
-            ``1 / alpha - 1`` of them; a few hundred are better.
+            Tasks like those expected later. At least ``1 / alpha - 1`` of them; a few hundred are
+            better.
 
         Returns
         -------
@@ -248,16 +247,18 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         if self._folds is None:
             self.p_values_ = self.calibration_.p_values(self.outlierness_)
         else:
-            self.p_values_ = p_values_of(self._folds, [fold.query for fold in self._folds])
+            self.p_values_ = cross_p_values([(f.calibration, f.query) for f in self._folds])
             self._folds = [fold._replace(query=None) for fold in self._folds]
         self._reject(self.p_values_)  # warns where alpha cannot be served
 
     def _prepare_calibration(self, estimator, names, codes, is_negative) -> None:
         """Find out what calibrates: tasks of other classes, or all labelled rows."""
-        calibration = self._find_calibration()
+        calibration = self._base_calibration if self.calibration is None else self.calibration
+        if isinstance(calibration, str | os.PathLike):
+            calibration = Calibration.load(calibration)
         counts = np.bincount(codes)[~is_negative]
         if calibration is not None:
-            calibration.check_task(type(last_step(estimator)).__name__, len(counts), counts.mean())
+            calibration._check_task(type(last_step(estimator)).__name__, len(counts), counts.mean())
             self.calibration_, self.n_calibration_ = calibration, calibration.n_tasks
         elif (counts == 1).any():
             single = names[~is_negative][counts == 1].tolist()[0]
@@ -269,13 +270,6 @@ class ConformalOpenSetClassifier(ConformalAnswers):
         else:
             self.n_calibration_ = int(counts.sum())
         self.smallest_p_value_ = 1 / (self.n_calibration_ + 1)
-
-    def _find_calibration(self) -> Calibration | None:
-        if self.calibration is None:
-            return self._base_calibration
-        if isinstance(self.calibration, Calibration):
-            return self.calibration
-        return Calibration.load(self.calibration)
 
     def _are_negatives(self, names: np.ndarray) -> np.ndarray:
         """Which of the labels stand for "none of the classes"."""

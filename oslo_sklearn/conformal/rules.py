@@ -18,11 +18,11 @@ def count_at_least(ordered: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return len(ordered) - np.searchsorted(ordered, scores, side="left")
 
 
-def cross_p_values(calibration: list[np.ndarray], scores: list[np.ndarray]) -> np.ndarray:
-    """p-values out of folds: their calibration scores, each in order, and their query scores."""
-    n_rows = sum(map(len, calibration))
-    counts = [count_at_least(*fold) for fold in zip(calibration, scores, strict=True)]
-    return (1 + np.sum(counts, axis=0)) / (n_rows + 1)
+def cross_p_values(folds: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """p-values out of each fold's calibration scores, in order, and its scores of the rows."""
+    n_calibration = sum(len(calibration) for calibration, _ in folds)
+    counts = [count_at_least(*fold) for fold in folds]
+    return (1 + np.sum(counts, axis=0)) / (n_calibration + 1)
 
 
 def known_share(p_values: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """What the unknown are, and which rows to label next."""
 
 from ._classes import NovelClassDiscovery
-from ._groups import group_rows
+from ._groups import group_rows as group_rows
 from ._suggest import suggest_rows
 
-__all__ = ["NovelClassDiscovery", "group_rows", "suggest_rows"]
+__all__ = ["NovelClassDiscovery", "suggest_rows"]

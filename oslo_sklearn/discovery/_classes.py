@@ -22,9 +22,6 @@ _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "
 class NovelClassDiscovery(WrappingClassifier):
     r"""Group the rows that an estimator rejects.
 
-    The estimator decides which query rows belong to a known class. The others are grouped in the
-    principal components of the whole task. The known classes show how wide a group should be.
-
     Rows are centred, scaled to unit length, projected on 20 components of :math:`S \cup Q`, divided
     by :math:`W^{1/4}` and scaled to unit length again. W is the covariance inside a known class, of
     the support and the accepted rows around their class means. This is halfway from plain
@@ -56,8 +53,8 @@ class NovelClassDiscovery(WrappingClassifier):
         Smaller groups are dissolved: each of their rows is a group of its own (equal rows share
         one), numbered after the others.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition, of k-means, of the sample (if more than 2000 rows are rejected),
-        and of an estimator that has no seed of its own.
+        Seed of the decomposition, of k-means, and of an estimator that has none. Where more than
+        2000 rows are rejected, also of the sample that the number of groups is found on.
 
     Attributes
     ----------
@@ -87,8 +84,8 @@ class NovelClassDiscovery(WrappingClassifier):
 
     Notes
     -----
-    A new row that is rejected joins the group with the nearest centre. If there was no query, or
-    nothing of it was rejected, each call of ``transduce`` groups its own rows.
+    A new row that is rejected joins the group with the nearest centre. If nothing was rejected at
+    fit, or there was no query, every call of ``transduce`` groups its own rows.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
     set, and take part in the decomposition; they are in no group.
@@ -145,7 +142,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     def _fit(self, support_X, support_y, query_X) -> None:
         self._validate_params()
-        _check_in_memory(query_X, "query_X")
+        check_in_memory(query_X, "query_X")
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             self.__dict__.pop(name, None)
         self.estimator_ = make_estimator(self.estimator, self.random_state)
@@ -185,20 +182,7 @@ class NovelClassDiscovery(WrappingClassifier):
 
     @in_arrays_of_X
     def transduce(self, X: RowsLike) -> Transduction:
-        """Labels, probabilities, scores and decisions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        result : Bunch
-            What the estimator says, ``labels`` (closed-set), ``proba``, ``outlierness`` and
-            ``is_outlier``, and ``group``: -1 for rows of known classes, else the group. Its
-            ``to_frame()`` gives a pandas DataFrame with the index of X.
-        """
-        _check_in_memory(X, "X")
+        check_in_memory(X, "X")
         found = self._ask("transduce", X)
         if self._grouping is None:
             found.group = self._group(found, X)[1]
@@ -212,20 +196,10 @@ class NovelClassDiscovery(WrappingClassifier):
 
     @in_arrays_of_X
     def predict(self, X: RowsLike) -> Array:
-        """Label each row, as the estimator does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
         return self._ask("predict", X)
 
 
-def _check_in_memory(X, argument: str) -> None:
+def check_in_memory(X, argument: str) -> None:
     if adapter_of(X) is not None:
         raise ValueError(
             f"{argument} is a dask {type(X).__name__}; groups need the rows in memory. Pass a "

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from .._typing import RandomState
+from ..metrics.registry import positions_in
 from ._space import TaskSpace, expected_gain, log_likelihood, make_space
 
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
@@ -28,19 +29,7 @@ _SAME_ROW = 1e-5  # distance that rounding may put between a row of unit norm an
 def find_centers(
     rows: np.ndarray, space: TaskSpace, n_groups="auto", max_groups=None, random_state=None
 ) -> np.ndarray:
-    """Centres of groups of rows, ``(k, p)``, by k-means.
-
-    Parameters
-    ----------
-    rows : array of shape (n, p)
-        Rejected rows in the space.
-    space : TaskSpace
-    n_groups : "auto" or int
-    max_groups : int or None
-        Limit of "auto".
-    random_state : int, RandomState or None
-        Of k-means, and of the sample that is taken of more than 2000 rows to find the number.
-    """
+    """Centres ``(k, p)`` of groups of rejected rows ``(n, p)`` in the space, by k-means."""
     if len(rows) < 2:
         return rows
     random = check_random_state(random_state)
@@ -136,24 +125,11 @@ def group_rows(
     min_group_size: int = 2,
     random_state: RandomState = None,
 ) -> tuple[Grouping, np.ndarray, np.ndarray]:
-    """Group the rejected rows of a task.
+    """Group the rejected rows of a task, given features of its support and, below it, its query.
 
-    Parameters
-    ----------
-    features : array of shape (n_support + n_query, d)
-    codes : array of shape (n_support + n_query,)
-        Class of each row, -1 for rejected ones and for known negatives.
-    n_support : int
-    n_groups, max_groups, min_group_size, random_state
-        As of `NovelClassDiscovery`.
-
-    Returns
-    -------
-    grouping : Grouping
-    groups : array of shape (n_query,)
-        -1 for accepted rows.
-    exemplars : array of shape (len(grouping),)
-        The row of the query that is nearest to the group's centre.
+    ``codes`` are the rows' classes, -1 for rejected ones and for known negatives. Returns the
+    grouping, the group of each row of the query (-1: accepted), and for each group the row of the
+    query that is nearest to its centre.
     """
     space = make_space(features, codes, random_state)
     rejected = np.flatnonzero(codes[n_support:] < 0)
@@ -166,12 +142,10 @@ def group_rows(
     sizes = np.bincount(found, minlength=len(centers))
     order = np.argsort(-sizes, kind="stable")
     kept = order[sizes[order] >= min_group_size]
-    refused = np.flatnonzero(~np.isin(found, kept))
+    numbers = positions_in(kept, found)
+    refused = np.flatnonzero(numbers < 0)
     firsts, of_refused = part_different(rows[refused])
     grouping = Grouping(space, centers[kept], rows[refused][firsts])
-    number = np.full(len(centers), -1)
-    number[kept] = np.arange(len(kept))
-    numbers = number[found]
     numbers[refused] = len(kept) + of_refused
     groups[rejected] = numbers
     return grouping, groups, rejected[nearest_of_each(numbers, distances)]

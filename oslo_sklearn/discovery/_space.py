@@ -9,6 +9,7 @@ import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.utils import check_random_state
 
+from .._array_api import as_numpy
 from .._validation import as_tensor
 from ..pipeline import reach_last_step
 from ..solvers.geometry import mean_row, unit_rows
@@ -34,17 +35,7 @@ class TaskSpace(NamedTuple):
 
 
 def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSpace:
-    """Find the components of all rows, and the spread of those with a class.
-
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        Support and query.
-    codes : array of shape (n,)
-        Class of each row, -1 for rejected ones.
-    random_state : int, RandomState or None
-        Of the randomised decomposition.
-    """
+    """Find the components of all rows, and the spread of those with a class (a code from 0)."""
     center = mean_row([as_tensor(rows)[None]])[0].numpy()
     units = _unit(rows - center)
     n_components = min(N_COMPONENTS, *units.shape)
@@ -81,9 +72,9 @@ def _covariances(coordinates: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray
 
 
 def _scales(total: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Halfway from distances as they are to distances in units of a class's spread.
+    """A matrix that leads halfway to distances in units of a class's spread.
 
-    The latter tell classes apart best if the spread is known, and it is estimated from few rows.
+    All the way would be best if the spread were known, but it is estimated from few rows.
     """
     variances, axes = np.linalg.eigh(within)
     variances = np.maximum(variances, _floor(total))
@@ -104,15 +95,8 @@ def log_likelihood(counts, sums, squares, space: TaskSpace) -> np.ndarray:
     r"""Log-likelihood of sets of rows, each as one class, up to a constant per row.
 
     In each component rows are :math:`N(\mu, w)` and :math:`\mu \sim N(0, b)`, with :math:`\mu`
-    integrated out; w is the spread of a class, b what remains of the task's variance.
-
-    Parameters
-    ----------
-    counts : array of shape (n_sets, 1)
-        Number of rows.
-    sums, squares : array of shape (n_sets, p)
-        Sums of the rows and of their squares.
-    space : TaskSpace
+    integrated out. w is the spread of a class, b what remains of the task's variance. The first
+    three arguments are what `sum_groups` returns.
     """
     within, ratio = model_variances(space)
     explained = sums**2 / counts
@@ -139,7 +123,7 @@ def as_features(fitted, X) -> np.ndarray:
     last, X = reach_last_step(fitted, X)
     while hasattr(last, "estimator_"):
         last, X = reach_last_step(last.estimator_, X)
-    if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().float() if X.dtype == torch.bfloat16 else X.detach().cpu()
-    X = np.asarray(X)
+    if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16:  # which NumPy lacks
+        X = X.float()
+    X = np.asarray(as_numpy(X))
     return X.astype(np.float32 if X.dtype in (np.float16, np.float32) else np.float64, copy=False)

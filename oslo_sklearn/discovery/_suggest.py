@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import numbers
-
 import numpy as np
 from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import without_dispatch
-from .._collections import adapter_of
 from .._typing import Array, Estimator, RandomState, RowsLike
+from .._validation import check_counts
 from ..pipeline import last_step, reach_last_step
-from ._classes import NovelClassDiscovery
-from ._groups import group_rows, k_means, nearest
+from ._classes import NovelClassDiscovery, check_in_memory
+from ._groups import group_rows, k_means, nearest, nearest_of_each
 from ._space import as_features
 
 _MOST_ROWS = 20_000  # to choose from, after the exemplars
@@ -50,12 +48,11 @@ def suggest_rows(
 
     Notes
     -----
-    The doubt about a row is one minus the chance that its label is right. This chance is the
-    probability that the row is of a known class, times the margin between its two best classes.
-    Both are estimated from the query: the probability from the distance between score and
-    threshold in standard deviations, the margin relative to that of clear rows. So probabilities
-    need not be calibrated. K-means of the rows, weighted by their doubt, gives the representative
-    rows.
+    The doubt about a row is one minus the chance that its label is right: the probability that it
+    is of a known class, times the margin between its two best classes. The probability comes from
+    the distance between score and threshold in standard deviations of the query's scores, and the
+    margin is relative to that of clear rows. So probabilities need not be calibrated. K-means of
+    the rows, weighted by their doubt, gives the representative rows.
 
     Examples
     --------
@@ -76,10 +73,8 @@ def suggest_rows(
             f"{last_step(fitted)!r}."
         )
     check_is_fitted(last_step(fitted))
-    if not isinstance(n_rows, numbers.Integral) or isinstance(n_rows, bool) or n_rows < 1:
-        raise ValueError(f"n_rows={n_rows!r}: expected an integer of at least 1.")
-    if adapter_of(query_X) is not None:
-        raise ValueError("query_X is a dask collection; pass rows in memory, np.asarray(sample).")
+    check_counts(n_rows=n_rows)
+    check_in_memory(query_X, "query_X")
     # One generator for all steps: the same seed, the same rows.
     random = check_random_state(random_state)
     last, rows = reach_last_step(fitted, query_X)
@@ -108,13 +103,11 @@ def _find_exemplars(last, found, rows, random) -> tuple[np.ndarray, np.ndarray]:
     # Rows of the call, which need not be those of the fit.
     grouping = last._grouping
     coordinates = grouping.space.project(features)
-    groups = np.flatnonzero(np.bincount(found.group + 1, minlength=1 + len(grouping))[1:])
-    places = np.concatenate([grouping.centers, grouping.singles])
-    found_rows = []
-    for group in groups:
-        rows = np.flatnonzero(found.group == group)
-        found_rows.append(rows[((coordinates[rows] - places[group]) ** 2).sum(1).argmin()])
-    return np.array(found_rows, dtype=np.intp), coordinates
+    grouped = np.flatnonzero(found.group >= 0)
+    groups = found.group[grouped]
+    places = np.concatenate([grouping.centers, grouping.singles])[groups]
+    distances = ((coordinates[grouped] - places) ** 2).sum(1)
+    return grouped[nearest_of_each(groups, distances)], coordinates
 
 
 def doubts(found) -> np.ndarray:
@@ -139,7 +132,7 @@ def _add_doubtful(chosen: list, coordinates, doubt, n_rows: int, random) -> None
     """Add rows that stand for doubtful ones, farthest from those chosen first."""
     is_chosen = np.zeros(len(doubt), dtype=bool)
     is_chosen[chosen] = True
-    candidates = np.array(_stand_for_others(coordinates, doubt, n_rows, random), dtype=np.intp)
+    candidates = _stand_for_others(coordinates, doubt, n_rows, random)
     candidates = candidates[~is_chosen[candidates]]
     distances = np.full(len(candidates), np.inf)
     if chosen and len(candidates):
@@ -157,18 +150,15 @@ def _add_doubtful(chosen: list, coordinates, doubt, n_rows: int, random) -> None
     chosen.extend(rest[~is_chosen[rest]][: n_rows - len(chosen)])
 
 
-def _stand_for_others(coordinates, doubt, n_rows: int, random) -> list[int]:
+def _stand_for_others(coordinates, doubt, n_rows: int, random) -> np.ndarray:
     """The row nearest to each centre of weighted k-means, that with most doubt around it first."""
     pool = np.flatnonzero(doubt > _WORTH_ASKING)
     if len(pool) > _MOST_ROWS:
         pool = random.choice(pool, _MOST_ROWS, replace=False)
     if len(pool) <= n_rows:
-        return pool[np.argsort(-doubt[pool], kind="stable")].tolist()
+        return pool[np.argsort(-doubt[pool], kind="stable")]
     means = k_means(coordinates[pool], n_rows, random, doubt[pool])
     found, distances = nearest(coordinates[pool], means.cluster_centers_)
-    weights = np.bincount(found, weights=doubt[pool], minlength=n_rows)
-    ordered = [group for group in np.argsort(-weights, kind="stable") if weights[group] > 0]
-    return [
-        int(pool[rows[distances[rows].argmin()]])
-        for rows in (np.flatnonzero(found == group) for group in ordered)
-    ]
+    rows = nearest_of_each(found, distances)
+    weights = np.bincount(found, weights=doubt[pool])[found[rows]]
+    return pool[rows[np.argsort(-weights, kind="stable")]]

@@ -5,7 +5,8 @@ from ._discover import discover, label_and_refit
 from ._evaluate import evaluate
 from ._scorer import make_open_set_scorer, open_set_scorer
 from ._search import OSLOCV
-from ._summary import mean_and_half_width, summarize
+from ._summary import mean_and_half_width as mean_and_half_width
+from ._summary import summarize
 from ._tasks import LabelledPool as LabelledPool
 from ._tasks import cut_tasks as cut_tasks
 from ._tasks import draw_tasks as draw_tasks
@@ -17,7 +18,6 @@ __all__ = [
     "evaluate",
     "label_and_refit",
     "make_open_set_scorer",
-    "mean_and_half_width",
     "open_set_scorer",
     "read_curves",
     "summarize",

@@ -158,7 +158,8 @@ class RowCache:
         """Write behind the last whole line: all of it, or nothing if the disk is full."""
         with open(self._journal, "a+b", buffering=0) as file:
             end = file.tell()
-            if end and not _ends_a_line(file, end):
+            file.seek(max(end - 1, 0))
+            if file.read(1) not in (b"\n", b""):
                 file.seek(0)
                 end = file.read().rfind(b"\n") + 1
                 file.truncate(end)
@@ -189,11 +190,6 @@ class RowCache:
             else:
                 text = b"".join(_lines([self.header, *records]))
                 write_whole(self.path, lambda file: file.write(text))
-
-
-def _ends_a_line(file, end: int) -> bool:
-    file.seek(end - 1)
-    return file.read(1) == b"\n"
 
 
 def _sealed(record) -> tuple:

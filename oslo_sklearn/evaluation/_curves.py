@@ -58,7 +58,8 @@ def read_curves(
     found: dict[str, Any] = {}
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
-            if n_tasks is None or int(row["task"]) < n_tasks:
+            is_whole = None not in row.values()  # else a kill has cut off the line
+            if is_whole and (n_tasks is None or int(row["task"]) < n_tasks):
                 found.setdefault(row["method"], []).append(row)
     methods = list(found) if methods is None else methods
     return {

@@ -14,14 +14,7 @@ from sklearn.base import clone
 
 from .._optional import require
 from .._progress import progress_bar
-from .._typing import (
-    DataFrame,
-    Estimator,
-    Labels,
-    PathLike,
-    RowsLike,
-    Split,
-)
+from .._typing import DataFrame, Estimator, Labels, PathLike, RowsLike, Split
 from .._validation import list_tasks
 from .._wrapped import make_estimator
 from ..discovery import NovelClassDiscovery, suggest_rows
@@ -208,8 +201,5 @@ def _refit(estimator, X, y, support, query, chosen) -> tuple[float, float]:
     found = fitted.transduce(X[rest])
     is_named = ~found.is_outlier & (found.labels == y[rest])
     is_decided = is_named | (found.is_outlier & ~np.isin(y[rest], fitted.classes_))
-    n_query = len(query)
-    accuracy, decided = (
-        float(right.sum() + len(chosen)) / n_query for right in (is_named, is_decided)
-    )
-    return accuracy, decided
+    n_named, n_decided = (int(right.sum()) + len(chosen) for right in (is_named, is_decided))
+    return n_named / len(query), n_decided / len(query)

@@ -33,8 +33,7 @@ def evaluate(
 ) -> DataFrame:
     """Evaluate methods on the same few-shot open-set tasks.
 
-    A method gets the rows of a task and the labels of its support. Only the metrics see the labels
-    of the query.
+    Only the metrics see the labels of the query.
 
     Parameters
     ----------
@@ -54,9 +53,9 @@ def evaluate(
         Show a progress bar on a terminal or in a notebook.
     cache : str or path, default=None
         A file name in ``.csv`` or ``.parquet``. Finished rows are written there. A later call with
-        the same arguments reads them, and continues where this one stopped or was killed. You may
-        add tasks (`n_tasks`) and methods. A resumed run gives the same table as an undisturbed
-        one, if methods that draw at random have an integer `random_state`.
+        the same arguments, or with more tasks or methods, continues where this one stopped or was
+        killed. It gives the same table as an undisturbed run, if methods that draw at random have
+        an integer `random_state`.
     metrics : sequence of str, default=None
         Names in `oslo_sklearn.metrics.registry.METRICS`. None means ``"accuracy"``, ``"auroc"``,
         ``"aupr"`` and ``"prec_at_90"``.
@@ -67,14 +66,13 @@ def evaluate(
     Returns
     -------
     rows : pandas.DataFrame
-        Columns ``method``, ``task``, the metrics and ``seconds``, one row per method and task. A
-        metric that is undefined on a task is nan.
+        Columns ``method``, ``task``, the metrics (nan where undefined) and ``seconds``, one row per
+        method and task.
 
     Warns
     -----
     RuntimeWarning
-        If a method fails on a task. Its metrics are nan there. It is tried again when a later call
-        reads the cache.
+        If a method fails on a task. Its metrics are nan there. A later call tries it again.
 
     Raises
     ------

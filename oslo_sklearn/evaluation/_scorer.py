@@ -25,14 +25,12 @@ from ..pipeline import reach_last_step
 def open_set_scorer(estimator: Estimator, X: RowsLike, y: Labels) -> dict[str, float]:
     """Score an estimator on the query of a task: all metrics from one solve.
 
-    As ``scoring`` of `GridSearchCV` or `cross_validate`, it is a multi-metric scorer. For a single
-    metric, use `make_open_set_scorer`.
+    A multi-metric scorer, for ``scoring`` of `GridSearchCV` or `cross_validate`.
 
     Parameters
     ----------
     estimator : fitted estimator or Pipeline
-        Fitted on the support of a task; of a Pipeline, the last step's `transduce` is called
-        on the transformed rows.
+        Fitted on the support of a task.
     X : array-like of shape (n_query, n_features)
         The query.
     y : array-like of shape (n_query,)

@@ -25,11 +25,8 @@ _MOST_ANSWERS = 2**25  # scores in memory at once
 class OSLOCV(BaseEstimator):
     """Tune OSLO's lambdas and number of steps on few-shot open-set tasks.
 
-    It finds the same as ``GridSearchCV(OSLO(), ..., cv=cv, refit=False)``, in one batched pass. The
-    rows of a task are centred once, all pairs of lambdas share its products, and a run with the
-    largest number of steps also gives the smaller numbers.
-
-    It has no `predict`: use ``best_estimator_`` on a task.
+    It finds the same as ``GridSearchCV(OSLO(), ..., cv=cv, refit=False)``, in one batched pass. It
+    has no `predict`: use ``best_estimator_`` on a task.
 
     Parameters
     ----------
@@ -49,9 +46,7 @@ class OSLOCV(BaseEstimator):
     Attributes
     ----------
     cv_results_ : dict of str to ndarray
-        As of `GridSearchCV`, in the same order of settings: ``params``, ``param_lambda_xi``,
-        ``param_lambda_z``, ``param_max_iter``, ``split0_test_score`` and so on,
-        ``mean_test_score``, ``std_test_score`` and ``rank_test_score``.
+        As of `GridSearchCV`, in the same order of settings, without the times.
     best_index_ : int
         Position of the best setting in ``cv_results_``.
     best_params_ : dict

@@ -10,16 +10,7 @@ from ..metrics.registry import metrics_in
 
 
 def mean_and_half_width(groups: Any) -> Any:
-    r"""Mean of grouped rows, and the 95 % half-width :math:`1.96\, s / \sqrt n`.
-
-    Parameters
-    ----------
-    groups : pandas grouped frame or series
-
-    Returns
-    -------
-    mean, half_width : pandas.DataFrame or pandas.Series
-    """
+    """Mean and 95 % half-width of pandas' grouped rows."""
     return groups.mean(), 1.96 * groups.std() / groups.count() ** 0.5
 
 

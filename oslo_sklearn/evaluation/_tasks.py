@@ -12,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from .._validation import check_rows, encode_labels, list_tasks
+from ..metrics.registry import positions_in
 from ..solvers.pool_gram import TaskPool
 
 
@@ -55,11 +56,7 @@ class LabelledPool:
 
     def known(self, tasks: TaskBatch) -> np.ndarray:
         """True class of each query row (B, n) as a position in its task's classes, -1: outlier."""
-        codes = self.codes[tasks.query]
-        known = np.full(codes.shape, -1)
-        for k, of_tasks in enumerate(tasks.classes.T):
-            known[codes == of_tasks[:, None]] = k
-        return known
+        return positions_in(tasks.classes, self.codes[tasks.query])
 
 
 class DrawnTasks(Sequence):

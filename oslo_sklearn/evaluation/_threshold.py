@@ -22,10 +22,10 @@ def tune_threshold(
 ) -> float:
     """Find the threshold that rejects a given share of a task's inliers, on average.
 
-    Tasks are drawn from base classes and solved. The threshold is the score that the given share of
-    their inliers exceeds. Every task has the same weight. The threshold is valid for new classes if
-    their tasks are like those of the base classes: the same number of classes, shots and query
-    rows, the same share of outliers, and features that were not trained on the base classes.
+    The threshold is the score that the given share of inliers exceeds in tasks of base classes, all
+    of which have the same weight. It is valid for new classes if their tasks are like these: the
+    same number of classes, shots and query rows, the same share of outliers, and features that were
+    not trained on the base classes.
 
     Parameters
     ----------
@@ -49,19 +49,14 @@ def tune_threshold(
 
     Notes
     -----
-    The share holds on average over tasks. Single tasks vary. It also depends on how well base
-    classes represent new ones, and more tasks do not change that. With OSLO, ImageNet features of
-    birds and groceries, 1 and 5 shots and 600 tasks, 4.0 to 5.6 % of the inliers of novel classes
-    were rejected at 5 % (standard deviation over tasks: 3 to 7 points), 8.5 to 11.6 % at 10 %, and
-    17.7 to 22.5 % at 20 %. With 200 tasks: up to 12.3 and 23.3 %. Leave a margin at high levels.
-
-    `ConformalOpenSetClassifier.fit_base` uses the same tasks for p-values at any level, and also
-    for the false discovery rate. With two or more labelled rows of each class,
-    `ConformalOpenSetClassifier` needs no base classes.
+    The share holds on average; single tasks vary by 3 to 7 points. It also depends on how well base
+    classes represent new ones, and more tasks do not change that: with OSLO on birds and groceries,
+    8.5 to 11.6 % were rejected at 10 %, and 17.7 to 22.5 % at 20 %.
 
     See Also
     --------
-    ConformalOpenSetClassifier : Decisions by p-values, whose error rate is kept.
+    ConformalOpenSetClassifier : Decisions by p-values at any level, by the same tasks or, with two
+        labelled rows of each class, without any.
 
     Examples
     --------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._typing import Labels, Measured, Vector
@@ -36,7 +38,7 @@ def closed_set_accuracy(y_true: Labels, y_pred: Labels, classes: Labels) -> Meas
     0.5
     """
     (y_true, y_pred), classes, single = check_labels(classes, y_true=y_true, y_pred=y_pred)
-    known = position_in(y_true, classes) < classes.shape[1]
+    known = positions_in(classes, y_true) >= 0
     return per_task(accuracy_of(known, known & (y_true == y_pred)), single)
 
 
@@ -92,7 +94,7 @@ def oscr(y_true: Labels, y_pred: Labels, scores: Vector, classes: Labels) -> Mea
     (y_true, y_pred, scores), classes, single = check_labels(
         classes, y_true=y_true, y_pred=y_pred, scores=scores
     )
-    unknown = position_in(y_true, classes) == classes.shape[1]
+    unknown = positions_in(classes, y_true) < 0
     ranking = rank(unknown, check_scores(scores))
     return per_task(oscr_of(ranking, ~unknown & (y_true == y_pred)), single)
 
@@ -137,8 +139,9 @@ def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     0.7778
     """
     (y_true, y_pred), classes, single = check_labels(classes, y_true=y_true, y_pred=y_pred)
-    true, predicted = position_in(y_true, classes), position_in(y_pred, classes)
     n_classes = classes.shape[1] + 1
+    # What is in no class, -1, is the last.
+    true, predicted = (positions_in(classes, y) % n_classes for y in (y_true, y_pred))
     true_positives = _count(np.where(true == predicted, true, n_classes), n_classes + 1)[:, :-1]
     # 2 TP + FP + FN is the number of rows of the class in truth plus that in the prediction.
     occurrences = _count(true, n_classes) + _count(predicted, n_classes)
@@ -147,11 +150,11 @@ def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
 
 
 def check_labels(classes, **arrays):
+    """The arrays and the classes as (n_tasks, ...), and whether they came as one task."""
     tasks, single = check_tasks(**arrays)
     classes = np.asarray(classes)
-    allowed = (1,) if single else (1, 2)
     n_tasks = len(tasks[0])
-    if classes.ndim not in allowed or not classes.shape[-1]:
+    if classes.ndim not in ((1,) if single else (1, 2)) or not classes.shape[-1]:
         shapes = "(n_classes,)" if single else "(n_classes,) or (n_tasks, n_classes)"
         raise ValueError(f"classes must be of shape {shapes}; got {classes.shape}.")
     if classes.ndim == 2 and len(classes) != n_tasks:
@@ -160,11 +163,9 @@ def check_labels(classes, **arrays):
     if (classes[:, :, None] == classes[:, None, :]).sum() != classes.size:
         raise ValueError("classes must be distinct; got a label twice.")
     for name, labels in zip(arrays, tasks, strict=True):
-        if name not in ("scores", "groups") and (labels.dtype.kind in "US") != (
-            classes.dtype.kind in "US"
-        ):
-            if "O" in (labels.dtype.kind, classes.dtype.kind):
-                continue
+        kinds = {labels.dtype.kind, classes.dtype.kind}
+        is_label = name not in ("scores", "groups")
+        if is_label and "O" not in kinds and kinds & {*"US"} and not kinds <= {*"US"}:
             raise ValueError(
                 f"{name} and classes must have labels of the same type; got dtypes {labels.dtype} "
                 f"and {classes.dtype}."
@@ -172,12 +173,13 @@ def check_labels(classes, **arrays):
     return tasks, classes, single
 
 
-def position_in(labels, classes):
-    """Position of each label in its task's classes; n_classes for a label that is not there."""
-    position = np.full(labels.shape, classes.shape[1], dtype=np.intp)
-    for k in range(classes.shape[1]):
-        position[labels == classes[:, k : k + 1]] = k
-    return position
+def positions_in(classes: Any, labels: Any) -> np.ndarray:
+    """Position of each label among the classes (of its task), -1 where it is none of them."""
+    classes, labels = np.asarray(classes), np.asarray(labels)
+    positions = np.full(labels.shape, -1)
+    for k in range(classes.shape[-1]):
+        positions[labels == classes[..., k : k + 1]] = k
+    return positions
 
 
 def _count(positions, n_positions):

@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.utils import Bunch
 
 from .._typing import Labels
-from ._classification import check_labels, position_in
+from ._classification import check_labels, positions_in
 from ._validation import divide, per_task
 
 
@@ -56,7 +56,7 @@ def discovery_accuracy(y_true: Labels, labels: Labels, groups: Labels, classes: 
     )
     if groups.dtype.kind not in "iu" or groups.min() < -1:
         raise ValueError("groups must be integers, -1 for rows of known classes or the group.")
-    known = position_in(y_true, classes) < classes.shape[1]
+    known = positions_in(classes, y_true) >= 0
     right = known & (groups == -1) & (labels == y_true)
     for task in range(len(y_true)):
         unknown = ~known[task]

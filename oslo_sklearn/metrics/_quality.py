@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils import check_X_y
+from sklearn.metrics import euclidean_distances
+from sklearn.utils import check_X_y, gen_batches
 
 from .._typing import Labels, RowsLike
 from .._validation import sort_labels
@@ -35,10 +36,6 @@ def mean_imposture_factor(X: RowsLike, y: Labels) -> float:
     -------
     mif : float
 
-    Notes
-    -----
-    Distances come from a matrix product in double precision, some classes at a time.
-
     References
     ----------
     Boudiaf et al., "Open-Set Likelihood Maximization for Few-Shot Learning", CVPR 2023.
@@ -52,18 +49,16 @@ def mean_imposture_factor(X: RowsLike, y: Labels) -> float:
     """
     X, codes, rows_of_class = _check_features(X, y)
     centroids = np.stack([X[rows].mean(axis=0, dtype=np.float64) for rows in rows_of_class])
-    n_classes = len(centroids)
     # The overall mean is taken off first: it would cancel in |x|^2 - 2 x mu + |mu|^2.
     origin = centroids.mean(axis=0)
-    centroids -= origin
-    block = max(1, _BLOCK_ENTRIES // len(X))
-    aurocs = [
-        auroc(
-            np.arange(start, min(start + block, n_classes))[:, None] != codes,
-            _squared_distances(X, origin, centroids[start : start + block]),
-        )
-        for start in range(0, n_classes, block)
-    ]
+    aurocs = []
+    for some in gen_batches(len(centroids), max(1, _BLOCK_ENTRIES // len(X))):
+        distances = [
+            euclidean_distances(centroids[some] - origin, X[rows] - origin, squared=True)
+            for rows in gen_batches(len(X), max(1, _BLOCK_ENTRIES // X.shape[1]))
+        ]
+        is_other = np.arange(len(centroids))[some, None] != codes
+        aurocs.append(auroc(is_other, np.hstack(distances)))
     return float(1 - np.concatenate(aurocs).mean())
 
 
@@ -131,18 +126,3 @@ def _check_features(X, y):
         raise ValueError(f"y must hold at least 2 classes; got {len(labels)}.")
     ends = np.cumsum(np.bincount(codes))[:-1]
     return X, codes, np.split(np.argsort(codes, kind="stable"), ends)
-
-
-def _squared_distances(X, origin, centroids):
-    """Squared distances (n_centroids, n) of rows to centroids given relative to `origin`."""
-    distances = np.empty((len(centroids), len(X)))
-    block = max(1, _BLOCK_ENTRIES // X.shape[1])
-    for start in range(0, len(X), block):
-        rows = X[start : start + block] - origin
-        # |mu|^2 is the same for all rows of a ranking, yet it makes the values distances.
-        distances[:, start : start + block] = (
-            np.square(rows).sum(axis=1)
-            - 2 * centroids @ rows.T
-            + np.square(centroids).sum(axis=1, keepdims=True)
-        )
-    return distances

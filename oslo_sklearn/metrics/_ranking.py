@@ -13,8 +13,7 @@ from ._validation import check_is_outlier, check_scores, check_share, check_task
 class Ranking(NamedTuple):
     """Rows flagged at every threshold of every task, from the strictest threshold down.
 
-    One entry per distinct score of a task, tasks one after the other: rows of equal score
-    are flagged together, which is what makes the metrics exact with ties.
+    One entry per distinct score of a task, tasks one after the other: ties are flagged together.
     """
 
     true_positives: np.ndarray
@@ -36,16 +35,12 @@ class Ranking(NamedTuple):
         previous[self.first] = initial
         return previous
 
-    def spread(self, per_task_values):
-        """Repeat a task's value for each of its entries."""
-        return np.repeat(per_task_values, np.diff(self.first, append=len(self.flagged)))
-
     def strictest(self, rate):
         """Position, per task, of the highest threshold that flags `rate` of the outliers."""
-        n_outliers = self.spread(np.maximum(self.n_outliers, 1))
+        n_entries = np.diff(self.first, append=len(self.flagged))
+        n_outliers = np.repeat(np.maximum(self.n_outliers, 1), n_entries)
         misses = self.sum((self.true_positives / n_outliers < rate).astype(np.intp))
-        has_outliers = self.n_outliers > 0
-        return self.first + np.where(has_outliers, misses, 0)
+        return self.first + np.where(self.n_outliers > 0, misses, 0)
 
 
 def rank(is_outlier, scores):

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
 from ._classification import accuracy_of, oscr_of
+from ._classification import positions_in as positions_in
 from ._decision import false_discovery, false_rejection, found
 from ._ranking import Ranking, aupr_of, auroc_of, precision_at, rank
 from ._validation import check_scores
@@ -52,57 +53,37 @@ class Metric(NamedTuple):
     long_title: str = ""  # in figures; empty: as in tables
     higher_is_better: bool = True
     needs_decision: bool = False  # whether it reads `is_outlier`
-    by_default: bool = False  # whether `evaluate` measures it unless told otherwise
 
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric(
-            "accuracy",
-            lambda answers: accuracy_of(answers.known >= 0, answers.is_right),
-            "Acc",
-            "Accuracy",
-            by_default=True,
-        ),
-        Metric("auroc", lambda answers: auroc_of(answers.ranking), "AUROC", by_default=True),
-        Metric("aupr", lambda answers: aupr_of(answers.ranking), "AUPR", by_default=True),
-        Metric(
-            "prec_at_90",
-            lambda answers: precision_at(answers.ranking, 0.9),
-            "Prec@0.9",
-            by_default=True,
-        ),
-        Metric(
-            "oscr",
-            lambda answers: oscr_of(answers.ranking, answers.is_right),
-            "OSCR",
-        ),
+        Metric("accuracy", lambda a: accuracy_of(a.known >= 0, a.is_right), "Acc", "Accuracy"),
+        Metric("auroc", lambda a: auroc_of(a.ranking), "AUROC"),
+        Metric("aupr", lambda a: aupr_of(a.ranking), "AUPR"),
+        Metric("prec_at_90", lambda a: precision_at(a.ranking, 0.9), "Prec@0.9"),
+        Metric("oscr", lambda a: oscr_of(a.ranking, a.is_right), "OSCR"),
         Metric(
             "false_rejection",
-            lambda answers: false_rejection(answers.known < 0, answers.is_outlier),
+            lambda a: false_rejection(a.known < 0, a.is_outlier),
             "Rejected",
             higher_is_better=False,
             needs_decision=True,
         ),
         Metric(
             "false_discovery",
-            lambda answers: false_discovery(answers.known < 0, answers.is_outlier),
+            lambda a: false_discovery(a.known < 0, a.is_outlier),
             "False finds",
             higher_is_better=False,
             needs_decision=True,
         ),
-        Metric(
-            "found",
-            lambda answers: found(answers.known < 0, answers.is_outlier),
-            "Found",
-            needs_decision=True,
-        ),
+        Metric("found", lambda a: found(a.known < 0, a.is_outlier), "Found", needs_decision=True),
         Metric("similarity", None, "Similarity", "Cosine to true prototypes"),
         Metric("decided", None, "Decided", "Rows decided rightly"),
     )
 }
-DEFAULT = tuple(metric.name for metric in METRICS.values() if metric.by_default)
+# What `evaluate` measures unless told otherwise.
+DEFAULT = ("accuracy", "auroc", "aupr", "prec_at_90")
 
 
 def title_of(name: str, *, long: bool = False) -> str:
@@ -133,15 +114,6 @@ def check_names(names: Iterable[str], argument: str) -> tuple[str, ...]:
             known = ", ".join(repr(m.name) for m in METRICS.values() if m.function is not None)
             raise ValueError(f"{argument}={name!r}: expected one of {known}.")
     return names
-
-
-def positions_in(classes: Any, labels: Any) -> np.ndarray:
-    """Position of each label among the classes, -1 where it is none of them."""
-    labels = np.asarray(labels)
-    positions = np.full(labels.shape, -1)
-    for k, name in enumerate(classes):
-        positions[labels == name] = k
-    return positions
 
 
 def measure(

@@ -23,14 +23,6 @@ def linear_outputs(rows: Tensor, weights: Tensor) -> Tensor:
     return weights[..., :-1] @ rows.mT + weights[..., -1:]
 
 
-def start_linear(like: Tensor, n_outputs: int, generator: torch.Generator) -> Tensor:
-    """Weights ``(B, n_outputs, d + 1)``, uniform as in ``torch.nn.Linear``, alike in all tasks."""
-    n_tasks, _, n_features = like.shape
-    shape = (n_outputs, n_features + 1)
-    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
-    return ((2 * uniform - 1) / math.sqrt(n_features)).to(like).expand(n_tasks, *shape)
-
-
 def solve_proser(
     task: Task,
     *,
@@ -45,9 +37,14 @@ def solve_proser(
     Each row is to be classified and, its own class's output taken away, to be left to the largest
     dummy.
     """
-    loss = ProserLoss(task, beta)
-    start = start_linear(task.support, task.n_classes + n_dummies, generator)
-    (weights,), objective = minimize(loss, (start,), max_iter=max_iter, learning_rate=learning_rate)
+    n_tasks, _, n_features = task.support.shape
+    # Uniform as in torch.nn.Linear, and alike in all tasks.
+    shape = (task.n_classes + n_dummies, n_features + 1)
+    start = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+    start = (start / math.sqrt(n_features)).to(task.support).expand(n_tasks, *shape)
+    (weights,), objective = minimize(
+        ProserLoss(task, beta), (start,), max_iter=max_iter, learning_rate=learning_rate
+    )
     return weights, objective
 
 
@@ -66,7 +63,8 @@ class ProserLoss:
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, tuple[Tensor]]:
         outputs = weights @ self.rows.mT
-        logits, winner = known_and_dummy(outputs, self.n_classes)
+        dummy, winner = outputs[..., self.n_classes :, :].max(-2, keepdim=True)
+        logits = torch.cat([outputs[..., : self.n_classes, :], dummy], -2)
         log_p = torch.log_softmax(logits, -2)
         log_rest = torch.log_softmax(logits.masked_fill(self._is_own, -torch.inf), -2)
         of_label = -(self._targets * log_p).sum(-2, keepdim=True)
@@ -78,12 +76,6 @@ class ProserLoss:
         in_outputs[..., : self.n_classes, :] = gradient[..., :-1, :]
         in_outputs.scatter_(-2, winner + self.n_classes, gradient[..., -1:, :])
         return value, (in_outputs @ self.rows,)
-
-
-def known_and_dummy(outputs: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Logits of the classes and of the largest dummy ``(B, K + 1, n)``, and which one that is."""
-    largest, winner = outputs[..., n_classes:, :].max(-2, keepdim=True)
-    return torch.cat([outputs[..., :n_classes, :], largest], -2), winner
 
 
 def solve_rpl(
@@ -101,18 +93,14 @@ def solve_rpl(
     A row belongs to the class from whose points it is farthest; its distance to the points of its
     own class is held near that class's radius, which bounds the space left to the unknown.
     """
-    loss = ReciprocalLoss(task, gamma, open_weight)
     n_tasks, _, n_features = task.support.shape
-    normal = torch.randn(
-        (task.n_classes, n_points, n_features), generator=generator, dtype=torch.float64
-    )
-    start = (normal * (_START_LENGTH / math.sqrt(n_features))).to(task.support)
-    radii = task.support.new_zeros(n_tasks, task.n_classes)
+    shape = (task.n_classes, n_points, n_features)
+    start = torch.randn(shape, generator=generator, dtype=torch.float64)
+    start = (start * (_START_LENGTH / math.sqrt(n_features))).to(task.support)
+    start = start.expand(n_tasks, *shape), task.support.new_zeros(n_tasks, task.n_classes)
+    loss = ReciprocalLoss(task, gamma, open_weight)
     (points, radii), objective = minimize(
-        loss,
-        (start.expand(n_tasks, *start.shape), radii),
-        max_iter=max_iter,
-        learning_rate=learning_rate,
+        loss, start, max_iter=max_iter, learning_rate=learning_rate
     )
     return points, radii, objective
 
@@ -121,11 +109,10 @@ class ReciprocalLoss:
     """Loss and gradients of reciprocal points and radii."""
 
     def __init__(self, task: Task, gamma: float, open_weight: float):
-        dtype = task.support.dtype
-        self.rows = task.support
-        self.gamma = gamma
-        self.open_weight = open_weight
-        self._targets, self._weights = class_targets(task.labels, task.n_classes, dtype)
+        self.rows, self.gamma, self.open_weight = task.support, gamma, open_weight
+        self._targets, self._weights = class_targets(
+            task.labels, task.n_classes, task.support.dtype
+        )
 
     def __call__(self, points: Tensor, radii: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         n_points = points.shape[-2]

@@ -21,13 +21,7 @@ from torch import Tensor
 from ._oslo_torch import Problem, TaskAnswers, empty_answers, floors, solve_batched
 from .geometry import as_tensor
 from .oslo import OSLOModel
-from .pool_gram import (
-    TaskPool,
-    ascending,
-    compiles,
-    index_tasks,
-    share_out_tasks,
-)
+from .pool_gram import TaskPool, ascending, compiles, index_tasks, share_out_tasks
 
 # Measured nanoseconds of one core. Of a multiply-add of the Gram matrix, of an entry that a task
 # gathers, and of a product with such an entry.
@@ -55,38 +49,16 @@ def solve_oslo_tasks(
 ) -> TaskAnswers:
     """Solve many tasks of one shape under one or many settings.
 
-    Parameters
-    ----------
-    model : OSLOModel
-    X : ndarray or Tensor of shape (N, d), or TaskPool
-        The pool, finite. A TaskPool keeps its Gram matrix for further calls.
-    support_idx, query_idx : int array of shape (T, s) and (T, n)
-        Rows of each task.
-    labels : int array of shape (T, s)
-        Class indices of the support; each class has a row.
-    n_classes : int
-    max_iters : tuple of int
-        Numbers of steps to answer for, ascending. All come out of one run.
-    lambdas : array-like of shape (M, 2), optional
-        Pairs ``(lambda_z, lambda_xi)`` in place of the model's.
-    center : {"task", "support"}, None or array-like of shape (d,)
-    normalize : bool
-        As OSLO's parameters.
-    engine : {"auto", "numba", "torch"}
-        How tasks are solved out of the Gram matrix. "auto" takes compiled code on the CPU if numba
-        is installed and enough time is saved: little if the code is on disk already, more than
-        compiling takes if it is not. Rows are always torch's.
-    form : {"auto", "gram", "direct"}
-        "auto" takes the cheaper. Under "gram", tasks that rounding would show in (rows close
-        together but far from the pool's mean, prototypes that all but cancel out) are still
-        solved directly, and so is what needs lengths (``normalize=False`` with Gaussians, or
-        without a centre of the task's own).
+    Tasks are rows ``(T, s)`` and ``(T, n)`` of the finite pool ``X (N, d)``; each class has a row
+    of the support. A TaskPool keeps its Gram matrix for further calls. Answers are of shape
+    ``(len(max_iters), M, T, n)``: for all of the ascending numbers of steps, out of one run, and M
+    pairs ``(lambda_z, lambda_xi)``, the model's unless ``lambdas`` are given.
 
-    Returns
-    -------
-    answers : TaskAnswers
-        ``codes`` and ``outlierness`` of shape ``(len(max_iters), M, T, n)``; arrays for an array,
-        tensors otherwise.
+    ``form`` "gram" solves out of the Gram matrix, "direct" on the rows, "auto" as is cheaper. Under
+    "gram", tasks that rounding would show in (rows close together but far from the pool's mean,
+    prototypes that all but cancel out) are still solved directly, and so is what needs lengths
+    (``normalize=False`` with Gaussians, or without a centre of the task's own). ``engine`` "auto"
+    takes numba's code for the Gram matrix on the CPU where that saves time, compiling included.
     """
     steps = tuple(int(step) for step in max_iters)
     if not steps or list(steps) != sorted(set(steps)) or steps[0] < 0:
@@ -138,12 +110,8 @@ def _choose_way(problem: Problem, pool: TaskPool, engine: str, form: str) -> str
     if engine == "auto":
         compiled = costs.pop("numba")
         saved = min(costs.values()) - compiled
-        on_cpu = pool.rows.device.type == "cpu"
-        if (
-            on_cpu
-            and saved > _WORTH_IMPORTING
-            and compiles("_oslo_numba", saved > _WORTH_COMPILING)
-        ):
+        pays = pool.rows.device.type == "cpu" and saved > _WORTH_IMPORTING
+        if pays and compiles("_oslo_numba", saved > _WORTH_COMPILING):
             return "numba"
     else:
         costs = {kind: cost for kind, cost in costs.items() if kind in (engine, "rows")}

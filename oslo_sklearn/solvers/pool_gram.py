@@ -7,7 +7,6 @@ from copy import copy
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +21,10 @@ _MOST_PER_CALL = 32  # tasks; fewer where there are few, so that threads end tog
 
 
 class TaskPool:
-    """The rows that tasks index, and what is computed of them once for all tasks.
+    """Rows ``(N, d)`` that tasks index, and what is computed of them once for all tasks.
 
-    Parameters
-    ----------
-    rows : Tensor of shape (N, d)
-    tasks : sequence of int array of shape (T, R)
-        The rows of every task that will be solved, grouped by their number R. Tasks may be handed
-        to a solver in any batches: which form pays, and the Gram matrix, depend on all of them.
+    ``tasks`` are the rows ``(T, R)`` of every task that will be solved, grouped by their number R.
+    Solvers may get them in any batches: which form pays, and the Gram matrix, depend on all.
     """
 
     def __init__(self, rows: Tensor, tasks):
@@ -101,20 +96,15 @@ class TaskPool:
         return len(self.used) ** 2 * self.rows.dtype.itemsize <= _MAX_GRAM_BYTES
 
 
-class IndexedTasks(NamedTuple):
-    """Tasks of one shape as rows of a pool."""
-
-    pool: TaskPool
-    rows: Tensor  # (T, s + n), support first
-    labels: Tensor  # (T, s)
-    n_center: int  # tasks are centred on the mean of their first rows
-    form: str  # of the rows whose Gram matrix tasks are solved in; see `gram`
-
-
 def index_tasks(
     pool: Tensor | TaskPool, support_idx, labels, query_idx, n_classes: int, center, normalize: bool
-) -> IndexedTasks:
-    """Check tasks given by index arrays or tensors; a centre given as a point moves the pool."""
+) -> tuple[TaskPool, Tensor, Tensor, int, str]:
+    """Check tasks of one shape, given by index arrays or tensors.
+
+    Returns the pool, moved if the centre is a point; the tasks' rows ``(T, s + n)``, support first,
+    and labels ``(T, s)``; how many of the first rows a task is centred on the mean of; and the form
+    of the Gram matrix, see `gram`.
+    """
     device = (pool.rows if isinstance(pool, TaskPool) else pool).device
     support_idx, labels, query_idx = (
         as_tensor(a).to(device, torch.int64) for a in (support_idx, labels, query_idx)
@@ -133,7 +123,7 @@ def index_tasks(
         n_center = rows.shape[1] if center == "task" else support_idx.shape[1]
     elif center is not None:
         pool = pool.around(torch.as_tensor(center).to(pool.rows), normalize)
-    return IndexedTasks(pool, torch.from_numpy(rows).to(device), labels, n_center, form)
+    return pool, torch.from_numpy(rows).to(device), labels, n_center, form
 
 
 def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,13 +135,11 @@ def ascending(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gram(pool: Tensor, form: str, whole: bool) -> Tensor:
-    """Gram matrix of a pool's rows, in one of three forms.
+    """Gram matrix of a pool's rows; its upper triangle may be empty unless it must be `whole`.
 
     ``"unit"``: rows of unit norm, for tasks that are not centred. ``"shifted"``: rows around the
-    pool's mean, for tasks that are centred on a mean of their rows, so that later centring
-    subtracts little. ``"plain"``: rows as they are. The latter two are scaled to entries of at
-    most 1, so that squares do not overflow. Unless the matrix must be `whole`, its upper triangle
-    may be left empty.
+    pool's mean, so that centring tasks on a mean of their rows subtracts little. ``"plain"``: rows
+    as they are. The last two are scaled to entries of at most 1: squares must not overflow.
     """
     if form == "unit":
         pool = unit_rows(pool)
@@ -169,11 +157,9 @@ def gram(pool: Tensor, form: str, whole: bool) -> Tensor:
 
 
 def lower_products(rows: np.ndarray) -> np.ndarray:
-    """``rows @ rows.T``, of which the lower triangle is made and some entries above it.
-
-    By NumPy's BLAS on this module's threads: torch's is slower by half on some processors, and
-    threads of the BLAS's own keep waiting for more to do while tasks are solved.
-    """
+    """The lower triangle of ``rows @ rows.T``, and some entries above it."""
+    # By NumPy's BLAS on our own threads: torch's is slower by half on some processors, and the
+    # BLAS's own threads keep waiting for more to do while tasks are solved.
     products = np.empty((len(rows), len(rows)), rows.dtype)
 
     def multiply(first):

@@ -37,7 +37,6 @@ def public_objects() -> dict:
                 found[f"{obj.__module__}.{name}"] = obj
     for name, cls in [item for item in found.items() if inspect.isclass(item[1])]:
         for attribute, member in inspect.getmembers(cls):
-            member = inspect.unwrap(member) if callable(member) else member
             is_ours = str(getattr(member, "__module__", "")).startswith("oslo_sklearn")
             if not attribute.startswith("_") and inspect.isroutine(member) and is_ours:
                 found[f"{name}.{attribute}"] = member

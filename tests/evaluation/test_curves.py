@@ -54,6 +54,17 @@ def test_cut_off_anywhere_a_run_keeps_rows_and_curves_together(pool, split, tmp_
         np.testing.assert_array_equal(again["auroc"], rows["auroc"])
 
 
+def test_a_line_that_was_cut_off_does_not_count(pool, split, tmp_path):
+    path = tmp_path / "curves.csv"
+    evaluate(OSLO(), *pool, split, progress=False, curves=path)
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    expected = read_curves(path, n_tasks=4)["roc"]["OSLO"]
+    for n_left in (8, 40, len(lines[4]) - 20):
+        path.write_bytes(b"".join([header, *lines[:4], lines[4][:n_left]]))
+        for part, whole in zip(read_curves(path)["roc"]["OSLO"], expected, strict=True):
+            np.testing.assert_array_equal(part, whole)
+
+
 def test_tasks_without_outliers_do_not_count(pool, tmp_path):
     split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=0, n_tasks=3)
     evaluate(OSLO(), *pool, split, progress=False, curves=tmp_path / "curves.csv")
