@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import numpy as np
 
-from ._page import render_notebook
+from ._page import media_type, template
 from ._thumbnails import thumbnail
 from .summary import class_counts
 
@@ -20,7 +20,8 @@ def render(result) -> str:
     first = suggested[np.argsort(found.suggested[suggested])][:_SHOWN]
     counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
     most = max(n for _, n in counts)
-    return render_notebook(
+    is_text = result.query.kind == "text"
+    return template("notebook.html.j2").render(
         title=repr(result),
         counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
         rule=found.rule.text[:1].upper() + found.rule.text[1:],
@@ -28,7 +29,7 @@ def render(result) -> str:
         rows=[
             {
                 "picture": _picture(result.query, row),
-                "text": _text(result.query, row),
+                "text": str(result.query.shown[row])[:200] if is_text else "",
                 "name": result.query.names[row],
                 "decision": result.decisions_[row],
                 "numbers": _numbers(result, row),
@@ -54,9 +55,4 @@ def _picture(rows, row: int) -> str | None:
         data = thumbnail(rows.shown[row], 192)
     except Exception:  # as the page does: the name instead
         return None
-    kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{b64encode(data).decode()}"
-
-
-def _text(rows, row: int) -> str:
-    return str(rows.shown[row])[:200] if rows.kind == "text" else ""
+    return f"data:{media_type(data)};base64,{b64encode(data).decode()}"

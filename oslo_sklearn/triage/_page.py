@@ -12,7 +12,7 @@ import numpy as np
 
 from ._decide import PROMISES
 
-_HERE = Path(__file__).parent
+HERE = Path(__file__).parent
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
 _BEST = 5  # classes whose probability a photo's page shows
@@ -92,26 +92,27 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
     `assets` is the folder of scripts, style and pictures, `data` comes from `to_json`, and `table`
     tells which ``decisions.csv`` the page belongs to.
     """
-    return _template("index.html.j2").render(
+    return template("index.html.j2").render(
         title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
 
 
-def render_notebook(**values) -> str:
-    """The display of a `Triage` in a notebook."""
-    return _template("notebook.html.j2").render(**values)
+def page_title(result) -> str:
+    """What the page is called."""
+    return f"Triage of {len(result.query)} rows"
 
 
-def static_file(name: str) -> bytes:
-    """A script or style of the page."""
-    return (_HERE / "static" / name).read_bytes()
+def media_type(picture: bytes) -> str:
+    """Of what `thumbnail` returns."""
+    return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
 
 
 @cache
-def _template(name: str):
+def template(name: str):
+    """A template of jinja2, which is not imported for ``--help``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(_HERE / "templates")
+    loader = FileSystemLoader(HERE / "templates")
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     ).get_template(name)
