@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from pathlib import Path
 
 from .._text import printable
@@ -58,23 +57,6 @@ def make_extractor(args, out: Path):
         cache_dir=None if args.no_cache else args.cache_dir or f"{out}.cache",
         on_error=args.on_error,
     )
-
-
-def extract(extractor, paths, labels=None):
-    """Features, paths and labels of the readable images; `extractor.failed_` has the others."""
-    import numpy as np
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ images could not be read")
-        features = extractor.transform(paths)
-    if not len(features):
-        raise ValueError(
-            f"none of the {len(paths)} images could be read; the first: "
-            f"{extractor.failed_[0].path}: {extractor.failed_[0].reason}"
-        )
-    left_out = [failure.index for failure in extractor.failed_]
-    kept = None if labels is None else np.delete(labels, left_out)
-    return features, np.delete(paths, left_out), kept
 
 
 def list_failures(failures) -> None:

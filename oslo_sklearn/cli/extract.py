@@ -6,13 +6,7 @@ from pathlib import Path
 
 from .._files import write_whole
 from .._text import printable
-from ._images import (
-    add_extractor_options,
-    check_writable,
-    extract,
-    list_failures,
-    make_extractor,
-)
+from ._images import add_extractor_options, check_writable, list_failures, make_extractor
 
 _DESCRIPTION = """\
 Write the features of a folder of images (a subfolder for each class), or of a csv with the
@@ -42,12 +36,12 @@ def run(args):
     """Extract, write, and report on stderr; returns the exit code."""
     import numpy as np
 
-    from ..features import load_image_folder
+    from ..features import load_image_folder, read_images
 
     out = Path(args.out)
     check_writable(out)
     extractor = make_extractor(args, out)
-    features, paths, labels = extract(extractor, *load_image_folder(args.images))
+    features, paths, labels, _ = read_images(extractor, *load_image_folder(args.images))
     arrays = {"X": features, "paths": paths}
     if labels is not None:
         arrays["y"] = labels

@@ -242,7 +242,7 @@ def _features(args) -> tuple:
     if args.features is None:
         return None, None
     from .._feature_files import is_feature_file, load_rows
-    from ..triage.tables import read_table
+    from .._text import read_table
 
     if is_feature_file(args.unlabelled):
         raise ValueError(f"--features is for csv files: {args.unlabelled} has features of its own")

@@ -6,7 +6,8 @@ from base64 import b64encode
 
 import numpy as np
 
-from ._page import media_type, template
+from .._text import load_template
+from ._page import TEMPLATES, media_type
 from ._thumbnails import thumbnail
 from .summary import class_counts
 
@@ -21,7 +22,7 @@ def render(result) -> str:
     counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
     most = max(n for _, n in counts)
     is_text = result.query.kind == "text"
-    return template("notebook.html.j2").render(
+    return load_template(TEMPLATES, "notebook.html.j2").render(
         title=repr(result),
         counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
         rule=found.rule.text[:1].upper() + found.rule.text[1:],

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
+from .._text import load_template
 from ._decide import PROMISES
 
-HERE = Path(__file__).parent
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS_FOLDER = Path(__file__).parent / "static"
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
 _BEST = 5  # classes whose probability a photo's page shows
@@ -92,7 +93,7 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
     `assets` is the folder of scripts, style and pictures, `data` comes from `to_json`, and `table`
     tells which ``decisions.csv`` the page belongs to.
     """
-    return template("index.html.j2").render(
+    return load_template(TEMPLATES, "index.html.j2").render(
         title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
 
@@ -105,17 +106,6 @@ def page_title(result) -> str:
 def media_type(picture: bytes) -> str:
     """Of what `thumbnail` returns."""
     return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
-
-
-@cache
-def template(name: str):
-    """A template of jinja2, which is not imported for ``--help``."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(HERE / "templates")
-    return Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template(name)
 
 
 def _rounded(values, digits: int | None = None) -> list:

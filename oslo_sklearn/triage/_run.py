@@ -107,18 +107,10 @@ class Triage:
     ----------
     support, query : Rows
         Labelled rows and the pile, as `triage` has read them.
-    estimator : estimator, optional
-        See `triage`.
-    outlier_label : str, default="unknown"
-        See `triage`.
-    alpha : float, optional
-        See `triage`.
-    control : {"fpr", "fdr"}, default="fpr"
-        See `triage`.
     center : array-like of shape (n_features,), optional
         The mean of other data of the same kind.
-    n_suggested : int, default=20
-        See `triage`.
+    estimator, outlier_label, alpha, control, n_suggested
+        As in `triage`.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from .._files import content_digest, unfinished_name, write_together
-from ._page import HERE, STATIC, page_data, page_title, render, to_json
+from ._page import SCRIPTS_FOLDER, STATIC, page_data, page_title, render, to_json
 from ._thumbnails import write_thumbnails
 
 _ASSETS = re.compile(r"page-[0-9a-f]{12}")
@@ -31,7 +31,7 @@ def write_report(result, folder, cache_dir=None) -> Path:
         assets.mkdir()
         _write_pictures(result, assets / "thumbs", cache_dir)
         for name in STATIC:
-            shutil.copyfile(HERE / "static" / name, assets / name)
+            shutil.copyfile(SCRIPTS_FOLDER / name, assets / name)
         _publish(result, folder, assets)
     finally:
         # Whichever of the two is not in use: the old report's folder, or the unfinished one.

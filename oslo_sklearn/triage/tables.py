@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from .._text import read_table
+
 COLUMNS = (
     *("path", "decision", "label", "probability", "outlierness"),
     *("is_outlier", "p_value", "group", "suggested"),
@@ -34,23 +36,6 @@ def plain_cell(cell: str) -> str:
     ('=1+1', "'s-Hertogenbosch")
     """
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
-def read_table(path: Path) -> tuple[list[str], list[dict]]:
-    """Column names in lower case, and the rows of a csv file."""
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        reader = csv.reader(file, skipinitialspace=True)
-        try:
-            lines = [line for line in reader if line]
-        except csv.Error as error:
-            raise ValueError(f"{os.fspath(path)!r}, line {reader.line_num}: {error}") from error
-    if not lines:
-        raise ValueError(f"{os.fspath(path)!r} is empty.")
-    columns = [name.strip().lower() for name in lines[0]]
-    short = next((i for i, line in enumerate(lines, 1) if len(line) < len(columns)), None)
-    if short is not None:
-        raise ValueError(f"{os.fspath(path)!r}, row {short}: {len(columns)} cells were expected.")
-    return columns, [dict(zip(columns, line, strict=False)) for line in lines[1:]]
 
 
 def refuse_decisions(path: Path, columns: list[str]) -> None:
