@@ -50,6 +50,10 @@ def load_template(folder: Path, name: str):
     """A template of jinja2, which escapes what it is given."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(folder)
-    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True}
-    return Environment(loader=loader, **options).get_template(name)
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template(name)

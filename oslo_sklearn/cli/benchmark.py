@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import shlex
 import sys
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._text import printable
+from ._arguments import check_folder
+from ._words import option_of
 
 _DESCRIPTION = """\
 Run one of the paper's experiments on features and write a report: csv, LaTeX, Markdown,
@@ -67,7 +68,7 @@ _EXPERIMENTS = {
         by=("shots", "n_query"),
         sweep=("shots", "n_query"),
         setting=", 5 open classes of as many query rows as the known ones",
-        own_options={"queries": {"default": [1, 5, 15, 30], "help": "query rows a class"}},
+        own_options={"n_queries": {"default": [1, 5, 15, 30], "help": "query rows a class"}},
     ),
     "imbalance": _Experiment(
         "few or many outliers; classes of unequal size",
@@ -75,8 +76,8 @@ _EXPERIMENTS = {
         sweep=("varied", "shots", "value"),
         setting=", queries of 150 rows",
         own_options={
-            "shares": {"type": float, "help": "of outliers in the query"},
-            "dirichlet": {"type": float, "help": "concentrations"},
+            "outlier_shares": {"type": float, "help": "of outliers in the query"},
+            "concentrations": {"type": float, "help": "concentrations"},
         },
     ),
     "ablation": _Experiment(
@@ -99,7 +100,7 @@ _EXPERIMENTS = {
         note=_LABELLING_NOTE,
         has_methods=False,
         n_tasks=100,
-        own_options={"labels": {"default": [0, 2, 5, 10, 20], "help": "labels given"}},
+        own_options={"n_labels": {"default": [0, 2, 5, 10, 20], "help": "labels given"}},
     ),
     "quality": _Experiment(
         "how well features separate classes: MIF and variance ratio",
@@ -108,19 +109,7 @@ _EXPERIMENTS = {
         many_files=True,
     ),
 }
-# Options of the command, and the parameters of recipes that they are.
-_PARAMETERS = {
-    "shots": "n_shots",
-    "tasks": "n_tasks",
-    "seed": "random_state",
-    "split": "split",
-    "methods": "methods",
-    "queries": "n_queries",
-    "labels": "n_labels",
-    "shares": "outlier_shares",
-    "dirichlet": "concentrations",
-    "jobs": "n_jobs",
-}
+_OF_THE_COMMAND = ("recipe", "features", "out", "func")  # no options of the recipe
 
 
 def add_parser(commands):
@@ -129,7 +118,6 @@ def add_parser(commands):
         "benchmark",
         help="the paper's experiments on your features",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     recipes = parser.add_subparsers(dest="recipe", metavar="experiment", required=True)
     for name, experiment in _EXPERIMENTS.items():
@@ -152,25 +140,26 @@ def _add_recipe(recipes, name, experiment):
     parser.set_defaults(func=run)
     if name == "quality":
         return
-    parser.add_argument(
-        "--shots", type=int, nargs="+", default=[1, 5], help="support rows a class (default: 1 5)"
-    )
-    parser.add_argument(
-        "--tasks", type=int, default=experiment.n_tasks, help="default: %(default)s"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--jobs", type=int, help="processes for methods that run task by task")
+    options = {
+        "n_shots": {"nargs": "+", "default": [1, 5], "help": "support rows a class (default: 1 5)"},
+        "n_tasks": {"default": experiment.n_tasks, "help": "default: %(default)s"},
+        "random_state": {"default": 0, "help": "default: %(default)s"},
+        "n_jobs": {"help": "processes for methods that run task by task"},
+    }
     if experiment.has_methods:
-        parser.add_argument("--methods", nargs="+", help="some methods only, such as kNN OSLO")
-    for option, arguments in experiment.own_options.items():
-        parser.add_argument(f"--{option}", **{"type": int, "nargs": "+", **arguments})
+        help_ = "some methods only, such as kNN OSLO"
+        options["methods"] = {"type": str, "nargs": "+", "help": help_}
+    for own, arguments in experiment.own_options.items():
+        options[own] = {"nargs": "+", **arguments}
+    for option, arguments in options.items():
+        parser.add_argument(option_of(option), dest=option, **{"type": int, **arguments})
 
 
 def run(args) -> int:
     """Run the experiment, print its tables, write the report."""
     from .. import recipes, report
 
-    _check(args)
+    check_folder(args.out)
     experiment = _EXPERIMENTS[args.recipe]
     sets = [recipes.load_features(path) for path in args.features]
     args.out.mkdir(parents=True, exist_ok=True)
@@ -184,12 +173,12 @@ def run(args) -> int:
         tables,
         title=f"{_sentence(experiment.help)}: {names}",
         note=experiment.note.format(
-            setting=experiment.setting, n_tasks=getattr(args, "tasks", None)
+            setting=experiment.setting, n_tasks=getattr(args, "n_tasks", None)
         ),
         by=experiment.by,
         figures=_figures(args, rows, sets),
         environment=report.environment(
-            command=_command(args), seed=getattr(args, "seed", "none"), **_data(args, sets)
+            command=_command(args), seed=getattr(args, "random_state", "none"), **_data(args, sets)
         ),
     )
     print(printable(report.to_markdown(tables)))
@@ -211,20 +200,16 @@ def _sentence(text) -> str:
     return text[0].upper() + text[1:]
 
 
-def _check(args):
-    if args.out.exists() and not args.out.is_dir():
-        raise ValueError(f"--out must be a folder, got a file: {str(args.out)!r}")
-
-
 def _given(args) -> dict[str, Any]:
-    """The options that have a value, by their names on the command line."""
-    return {name: vars(args)[name] for name in _PARAMETERS if vars(args).get(name) is not None}
+    """The recipe's options that have a value."""
+    given = {name: vars(args)[name] for name in vars(args) if name not in _OF_THE_COMMAND}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _rows(args, sets):
     from .. import recipes
 
-    options = {_PARAMETERS[name]: value for name, value in _given(args).items()}
+    options = _given(args)
     for name, value in options.items():
         if isinstance(value, list):
             options[name] = list(dict.fromkeys(value))
@@ -266,7 +251,7 @@ def _figures(args, rows, sets):
             rows,
             features,
             split=args.split,
-            seed=getattr(args, "seed", 0),
+            seed=getattr(args, "random_state", 0),
             cache=args.out / "cache",
         )
     except ImportError as error:
@@ -277,9 +262,8 @@ def _figures(args, rows, sets):
 def _command(args) -> str:
     words = ["benchmark", args.recipe, *args.features]
     for name, value in _given(args).items():
-        if name != "jobs":
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, values)]
+        if name != "n_jobs":
+            words += [option_of(name), *map(str, value if isinstance(value, list) else [value])]
     return f"python -m oslo_sklearn {shlex.join([*words, '--out', str(args.out)])}"
 
 

@@ -78,9 +78,13 @@ def read_background(source, extractor=None) -> np.ndarray:
     return _of_any(source, extractor).X.mean(axis=0)
 
 
-def needs_extractor(source, features=None) -> bool:
-    """Whether a source is made of image files whose features have to be computed."""
-    return source is not None and features is None and not is_feature_file(source)
+def check_widths(name, width: int, other, other_width: int) -> None:
+    """Refuse rows of two models."""
+    if width != other_width:
+        raise ValueError(
+            f"{name} has {width} features a row and {other} {other_width}: take both from the same "
+            "model."
+        )
 
 
 def _without_labels(source) -> ValueError:

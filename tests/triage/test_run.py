@@ -219,7 +219,7 @@ def test_pixels_need_no_files(rows, tmp_path):
     [
         ((np.eye(3),), np.eye(3), "pair"),
         ((np.eye(3), ["a", "b"]), np.eye(3), "3 rows and labels of shape"),
-        ((np.eye(3), ["a", "b", "c"]), np.eye(4), "3 features and the pile's 4"),
+        ((np.eye(3), ["a", "b", "c"]), np.eye(4), "support has 3 features a row and the pile 4"),
         ((np.eye(3), ["a", "b", "c"]), np.empty((0, 3)), "the pile is empty"),
         ((np.eye(3), ["a", "b", "c"]), ["x.jpg"], "images need an extractor"),
         ((np.eye(3), ["a", "b", "c"]), np.arange(3), "rows of features"),
