@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from .._decision import Scores
 from .._results import Transduction
 from ..discovery import group_rows
+from ..metrics.registry import positions_in
 from ._checks import directions
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
@@ -44,7 +45,7 @@ class Looks(BaseEstimator):
         self.estimator_.fit(support_X, support_y, query_X)
         self.classes_, self.n_iter_ = self.estimator_.classes_, self.estimator_.n_iter_
         self.last_ = None
-        codes = np.array([_code(label, self.classes_) for label in support_y])
+        codes = positions_in(self.classes_, support_y)  # -1 for known negatives
         n_examples = _n_examples(codes)
         self._keep(self._answer(query_X))
         for _ in range(_FURTHER if n_examples else 0):
@@ -102,12 +103,6 @@ def _shares(answer, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     scores = np.asarray(answer.outlierness, dtype=np.float64)
     classes = expit(-scores)[:, None] * answer.proba
     return classes[:, :n_classes], expit(scores) + classes[:, n_classes:].sum(axis=1)
-
-
-def _code(label, classes: np.ndarray) -> int:
-    """Position of a label, -1 for known negatives."""
-    position = int(np.searchsorted(classes, label))
-    return position if position < len(classes) and classes[position] == label else -1
 
 
 def _n_examples(codes: np.ndarray) -> int:

@@ -14,7 +14,7 @@ from .summary import class_counts
 _SHOWN = 8
 
 
-def render(result) -> str:
+def render_notebook(result) -> str:
     """HTML without scripts; pictures are inside."""
     found = result.found_
     suggested = np.flatnonzero(found.suggested)

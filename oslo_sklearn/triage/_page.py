@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,15 +44,7 @@ def page_data(result, folder: Path | None = None) -> dict:
         "method": type(result.estimator).__name__,
         "unknown": result.outlier_label,
         "classes": classes,
-        "rule": {
-            "kind": found.rule.kind,
-            "threshold": float(found.rule.threshold),
-            "alpha": float(found.rule.alpha),
-            "control": found.rule.control,
-            "text": found.rule.text,
-            "promise": PROMISES[found.rule.control],
-            "notes": found.rule.notes,
-        },
+        "rule": {**asdict(found.rule), "promise": PROMISES[found.rule.control]},
         "name": query.names,
         "label": [code_of[label] for label in found.labels.tolist()],
         "score": _rounded(found.outlierness),
@@ -118,8 +111,7 @@ def _rounded(values, digits: int | None = None) -> list:
 def _links(files, folder: Path) -> dict:
     """Links from the page to the images, with what they have in common said once."""
     links = [_link(file, folder) for file in files]
-    first, last = min(links), max(links)  # what these two share, all do
-    prefix = first[: next((i for i, c in enumerate(first) if last[i : i + 1] != c), len(first))]
+    prefix = os.path.commonprefix(links)  # noqa: RUF071, character by character is right here
     return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}
 
 

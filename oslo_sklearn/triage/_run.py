@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from .._files import content_digest
+from .._optional import require
 from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
+from ._notebook import render_notebook
+from .report import write_report
 from .rows import Rows, check_widths, read_background, read_pile, read_support
+from .summary import summarise
 from .tables import decisions_csv
 
 # Rows up to which one thread decides. On a busy machine, threads of many small steps wait for each
@@ -136,8 +141,6 @@ class Triage:
         center: Array | None = None,
         n_suggested: int = 20,
     ) -> None:
-        from sklearn.base import clone
-
         from .. import AdaptiveOSLO
 
         width, pile = support.X.shape[1], query.X.shape[1]
@@ -277,8 +280,6 @@ class Triage:
 
     def to_frame(self) -> DataFrame:
         """A pandas DataFrame with the nine columns of ``decisions.csv``, in the pile's order."""
-        from .._optional import require
-
         pandas = require("pandas", "evaluation")
         found = self.found_
         p_values = np.nan if found.p_values is None else found.p_values
@@ -315,8 +316,6 @@ class Triage:
         -------
         text : str
         """
-        from .summary import summarise
-
         return summarise(self, out)
 
     def write(self, folder: PathLike, *, cache_dir: PathLike | None = None) -> Path:
@@ -334,14 +333,10 @@ class Triage:
         page : Path
             ``index.html``.
         """
-        from .report import write_report
-
         return write_report(self, folder, cache_dir)
 
     def _repr_html_(self) -> str:
-        from ._notebook import render
-
-        return render(self)
+        return render_notebook(self)
 
     def __repr__(self) -> str:
         n_unknown = int(self.found_.is_outlier.sum())

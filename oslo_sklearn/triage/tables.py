@@ -74,16 +74,15 @@ def decisions_csv(result) -> bytes:
     found, probability = result.found_, result.probability()
     rows = []
     for i in (-found.outlierness).argsort(kind="stable"):
-        p_value = "" if found.p_values is None else f"{found.p_values[i]:.6g}"
+        p_value = None if found.p_values is None else found.p_values[i]
+        texts = (result.query.names[i], str(result.decisions_[i]), str(found.labels[i]))
         rows.append(
             (
-                safe_cell(result.query.names[i]),
-                safe_cell(str(result.decisions_[i])),
-                safe_cell(str(found.labels[i])),
+                *map(safe_cell, texts),
                 f"{probability[i]:.6g}",
                 f"{found.outlierness[i]:.6g}",
                 bool(found.is_outlier[i]),
-                "" if p_value == "nan" else p_value,
+                "" if p_value is None or p_value != p_value else f"{p_value:.6g}",
                 found.groups[i] if found.groups[i] >= 0 else "",
                 found.suggested[i] or "",
             )
