@@ -160,6 +160,6 @@ def means_of(rows, by, metric):
 
 def by_method(rows, column, metric):
     """The same as two frames: a line for each value of a column, a column for each method."""
-    order = rows[column].unique(), rows["method"].unique()
     found = means_of(rows, [column, "method"], metric)
-    return [values.unstack("method").loc[order[0], order[1]] for values in found]
+    order = rows[column].unique(), rows["method"].unique()
+    return [values.unstack("method").loc[order] for values in found]
