@@ -110,14 +110,9 @@ def _rounded(values, digits: int | None = None) -> list:
 
 def _links(files, folder: Path) -> dict:
     """Links from the page to the images, with what they have in common said once."""
-    links = [_link(file, folder) for file in files]
+    try:
+        links = [quote(os.fsencode(Path(os.path.relpath(f, folder)).as_posix())) for f in files]
+    except ValueError:  # another drive
+        links = [Path(f).absolute().as_uri() for f in files]
     prefix = os.path.commonprefix(links)  # noqa: RUF071, character by character is right here
     return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}
-
-
-def _link(file: str, folder: Path) -> str:
-    try:
-        path = os.path.relpath(file, folder)
-    except ValueError:  # another drive
-        return Path(file).absolute().as_uri()
-    return quote(os.fsencode(path.replace(os.sep, "/")))
