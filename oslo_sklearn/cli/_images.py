@@ -8,7 +8,6 @@ from .._text import printable
 
 
 def add_extractor_options(parser) -> None:
-    """Options of the feature extractor and its cache."""
     parser.add_argument(
         "--model",
         dest="model_name",
@@ -42,7 +41,6 @@ def add_extractor_options(parser) -> None:
 
 
 def make_extractor(args):
-    """The extractor that the options describe."""
     from ..features import TimmFeatureExtractor
 
     if args.no_cache and args.cache_dir:

@@ -113,7 +113,6 @@ _OF_THE_COMMAND = ("recipe", "features", "out", "func")  # no options of the rec
 
 
 def add_parser(commands):
-    """Register the command."""
     parser = commands.add_parser(
         "benchmark",
         help="the paper's experiments on your features",

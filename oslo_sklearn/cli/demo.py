@@ -8,7 +8,6 @@ from ._arguments import check_folder
 
 
 def add_parser(commands) -> None:
-    """Register the command."""
     parser = commands.add_parser(
         "demo",
         help="a demonstration on known and unknown handwritten digits",

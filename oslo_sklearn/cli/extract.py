@@ -18,7 +18,6 @@ again after an interruption: it continues where it stopped."""
 
 
 def add_parser(subparsers):
-    """Register the command ``extract``."""
     parser = subparsers.add_parser(
         "extract",
         help="images to features",

@@ -39,7 +39,6 @@ Features of images are cached next to --out, so a second run is fast."""
 
 
 def add_parser(commands):
-    """Register the command."""
     parser = commands.add_parser(
         "triage",
         help="sort your images or features into known classes and unknown",

@@ -62,11 +62,9 @@ class Backbone(AnyModel):
 
     @property
     def n_features(self):
-        """Width of the features."""
         return n_features(self.model_name)
 
     def identity(self):
-        """Model, weights and precision."""
         return {
             "model": f"{self.cfg.architecture}.{self.cfg.tag}",
             "weights": self.weights_id,

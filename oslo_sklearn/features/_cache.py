@@ -43,19 +43,7 @@ class _Location(NamedTuple):
 
 
 class FeatureCache:
-    """Features by key in ``folder``, which is made on the first write.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> cache = FeatureCache(folder.name)
-    >>> cache.append([b"k" * 32], np.array([[1.0, 2.0]]))
-    >>> FeatureCache(folder.name).get(b"k" * 32)
-    array([1., 2.], dtype=float32)
-    >>> folder.cleanup()
-    """
+    """Features by key in ``folder``, which is made on the first write."""
 
     def __init__(self, folder):
         self.folder = Path(folder)

@@ -24,14 +24,7 @@ class Prepared(NamedTuple):
 
 
 def check_images(X):
-    """`X` as a list of paths, PIL images and uint8 arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> len(check_images(np.zeros((3, 8, 8, 3), dtype=np.uint8)))
-    3
-    """
+    """`X` as a list of paths, PIL images and uint8 arrays."""
     if isinstance(X, (str, bytes, os.PathLike)):
         raise ValueError(f"X must be a list of images, got one path: {X!r}. Write [{X!r}].")
     if getattr(X, "ndim", None) == 2 and X.shape[1] == 1:  # a data frame or column of paths
@@ -129,14 +122,6 @@ def to_rgb(image):
     Transparency is laid over white, 16-bit grey keeps its upper 8 bits, CMYK goes through its own
     colour profile where the file has one. Profiles of RGB images are ignored, as they were when
     the networks were trained.
-
-    Examples
-    --------
-    >>> from PIL import Image
-    >>> to_rgb(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
-    (255, 255, 255)
-    >>> to_rgb(Image.new("I;16", (1, 1), 65535)).getpixel((0, 0))
-    (255, 255, 255)
     """
     image.load()
     if not all(image.size):

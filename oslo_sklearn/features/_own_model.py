@@ -21,7 +21,6 @@ class _OwnModel(AnyModel):
         self.cache_name = cache_name
 
     def identity(self):
-        """The name that the user gave."""
         return {"name": self.cache_name}
 
     @property
@@ -35,11 +34,9 @@ class FunctionBackbone(_OwnModel):
     """A function from a list of PIL images to rows."""
 
     def to_pixels(self):
-        """A picklable function from an RGB image to its pixels, as they are."""
         return np.asarray
 
     def features(self, pixels):
-        """Rows of images, which may differ in size."""
         from_array = require("PIL.Image", "features").fromarray
         return _check_rows(self.model([from_array(one) for one in pixels]), len(pixels))
 
@@ -54,7 +51,6 @@ class ModuleBackbone(_OwnModel):
         return data_config(own or {"input_size": (3, 224, 224)})
 
     def features(self, pixels):
-        """Rows of a batch of uint8 images of one size."""
         tensors = [*self.model.parameters(), *self.model.buffers(), torch.empty(0)]
         batch = as_batch(pixels, self.data_config, tensors[0].device)
         was_training = self.model.training

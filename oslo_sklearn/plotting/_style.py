@@ -47,7 +47,6 @@ def tidy(ax, grid="y"):
 
 
 def legend_above(ax, n_columns=3):
-    """A legend over the axes."""
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
 
 

@@ -72,16 +72,7 @@ def _new(width, height, **subplot):
 
 
 def best_of_families(rows):
-    """The method of each family with the highest mean AUROC, in order of appearance.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from oslo_sklearn.report._figures import best_of_families
-    >>> best_of_families(pd.DataFrame({"method": ["k-NN", "COPOD", "OSLO"],
-    ...                                "auroc": [0.8, 0.6, 0.9]}))
-    ['k-NN', 'OSLO']
-    """
+    """The method of each family with the highest mean AUROC, in order of appearance."""
     means = rows.groupby("method", sort=False)["auroc"].mean()
     best = {}
     for method, mean in means.items():

@@ -25,14 +25,8 @@ class Looks(BaseEstimator):
     the known classes, these groups, and neither; and once more, with the groups of what was
     rejected by then. A photo near a group of unknown ones is found that way, even if it resembles
     a known class; and one that resembles no group stays. Where a group was part of a known class,
-    the mean with the first look limits the harm.
-
-    Parameters
-    ----------
-    estimator : AdaptiveOSLO
-        Its scores are the log-odds of being unknown, which makes them probabilities to average.
-    outlier_label : str, optional
-        The label of known negatives.
+    the mean with the first look limits the harm. AdaptiveOSLO's scores are log-odds of being
+    unknown, which makes them probabilities to average.
     """
 
     def __init__(self, estimator, outlier_label=None):
@@ -40,7 +34,6 @@ class Looks(BaseEstimator):
         self.outlier_label = outlier_label
 
     def fit(self, support_X, support_y, query_X):
-        """Look at a task."""
         self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
         self.estimator_.fit(support_X, support_y, query_X)
         self.classes_, self.n_iter_ = self.estimator_.classes_, self.estimator_.n_iter_
@@ -75,13 +68,11 @@ class Looks(BaseEstimator):
         return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
     def transduce(self, X):
-        """Labels, probabilities, outlierness and decisions."""
         answer = self._answer(X)
         answer.is_outlier = answer.outlierness > self.threshold_
         return answer
 
     def score_samples(self, X):
-        """Log-odds of being unknown."""
         return self._answer(X).outlierness
 
     def _answer(self, X):

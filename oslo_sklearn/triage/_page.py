@@ -92,12 +92,10 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
 
 
 def page_title(result) -> str:
-    """What the page is called."""
     return f"Triage of {len(result.query)} rows"
 
 
 def media_type(picture: bytes) -> str:
-    """Of what `thumbnail` returns."""
     return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
 
 

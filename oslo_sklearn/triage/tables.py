@@ -64,7 +64,6 @@ def read_corrections(path) -> dict[str, str | None]:
 
 
 def corrections_csv(labels: dict[str, str | None], header: bool = True) -> bytes:
-    """Corrections as the lines of a csv file."""
     rows = [(safe_cell(path), safe_cell(label or "")) for path, label in labels.items()]
     return _csv([("path", "label")] * header + rows)
 
