@@ -56,6 +56,10 @@ class _Experiment(NamedTuple):
     n_tasks: int = 1000  # by default
     own_options: dict[str, dict[str, Any]] = {}  # arguments of ``add_argument``
 
+    @property
+    def title(self) -> str:
+        return self.help[0].upper() + self.help[1:]
+
 
 _EXPERIMENTS = {
     "table": _Experiment("all methods, standard open set (the paper's first table)"),
@@ -125,9 +129,7 @@ def add_parser(commands):
 
 
 def _add_recipe(recipes, name, experiment):
-    parser = recipes.add_parser(
-        name, help=experiment.help, description=f"{_sentence(experiment.help)}."
-    )
+    parser = recipes.add_parser(name, help=experiment.help, description=f"{experiment.title}.")
     n_files = "+" if experiment.many_files else 1
     parser.add_argument("features", nargs=n_files, help=".npz or .safetensors with X, y, split")
     parser.add_argument(
@@ -136,7 +138,7 @@ def _add_recipe(recipes, name, experiment):
     parser.add_argument(
         "--split", default="novel", help="rows that tasks are drawn from (default: novel)"
     )
-    parser.set_defaults(func=run)
+    parser.set_defaults(func=run, random_state=None)
     if name == "quality":
         return
     options = {
@@ -165,20 +167,17 @@ def run(args) -> int:
     rows = _rows(args, sets)
     tables = _tables(args.recipe, rows)
     names = ", ".join(features.name for features in sets)
+    seed = "none" if args.random_state is None else args.random_state
     paths = report.write_report(
         args.out,
         args.recipe,
         rows,
         tables,
-        title=f"{_sentence(experiment.help)}: {names}",
-        note=experiment.note.format(
-            setting=experiment.setting, n_tasks=getattr(args, "n_tasks", None)
-        ),
+        title=f"{experiment.title}: {names}",
+        note=experiment.note.format(setting=experiment.setting, **vars(args)),
         by=experiment.by,
         figures=_figures(args, rows, sets),
-        environment=report.environment(
-            command=_command(args), seed=getattr(args, "random_state", "none"), **_data(args, sets)
-        ),
+        environment=report.environment(command=_command(args), seed=seed, **_data(args, sets)),
     )
     print(printable(report.to_markdown(tables)))
     print("\n".join(printable(path) for path in paths))
@@ -193,10 +192,6 @@ def _times(rows) -> str:
     lines = [f"{name:24}{took:10.1f}{1e3 * mean:12.2f}" for name, took, mean in taken.itertuples()]
     total = f"{'all methods':24}{taken['sum'].sum():10.1f}"
     return "\n".join([f"{'method':24}{'seconds':>10}{'ms a task':>12}", *lines, total])
-
-
-def _sentence(text) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _given(args) -> dict[str, Any]:
@@ -250,7 +245,7 @@ def _figures(args, rows, sets):
             rows,
             features,
             split=args.split,
-            seed=getattr(args, "random_state", 0),
+            seed=args.random_state,
             cache=args.out / "cache",
         )
     except ImportError as error:

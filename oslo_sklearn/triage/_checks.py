@@ -46,16 +46,15 @@ def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
     return Neighbours(rows, 1 - distances)
 
 
-def check_support(near_support, near_query, support, query, negative) -> list[Check]:
+def check_support(near_support, near_query, support, query, labelled_y, negative) -> list[Check]:
     """All findings, those that most likely spoil the result first.
 
-    The first two are directions of the rows of `support` and `query`. Rows labelled `negative` are
-    of no class.
+    The first two are directions of the rows of `support` and `query`; `labelled_y` are all labels,
+    corrections among them. Rows labelled `negative` are of no class.
     """
-    labels = support.y.astype(str)
     return [
-        *_unlike(near_support, labels, support.title, negative),
-        *_singles(labels, negative),
+        *_unlike(near_support, support.y.astype(str), support.title, negative),
+        *_singles(labelled_y, negative),
         *_duplicates(nearest_labelled(near_support, near_query, 1), support.title, query.title),
         *(
             Check("unreadable", f"{file.path}: {file.reason}")

@@ -1,9 +1,10 @@
-"""The page: its data as columns, and its one HTML file."""
+"""The page: its data as columns, its one HTML file, and what a notebook shows of it."""
 
 from __future__ import annotations
 
 import json
 import os
+from base64 import b64encode
 from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
@@ -12,12 +13,15 @@ import numpy as np
 
 from .._text import load_template
 from ._decide import PROMISES
+from ._thumbnails import thumbnail
+from .summary import class_counts
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS_FOLDER = Path(__file__).parent / "static"
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
 _BEST = 5  # classes whose probability a photo's page shows
+_IN_NOTEBOOKS = 8  # rows to label first
 _TEXT = 2000  # characters of a text that the page shows
 
 
@@ -89,6 +93,51 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
     return load_template(TEMPLATES, "index.html.j2").render(
         title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
+
+
+def render_notebook(result) -> str:
+    """What a notebook shows of a `Triage`: HTML without scripts, with pictures inside."""
+    found = result.found_
+    suggested = np.flatnonzero(found.suggested)
+    first = suggested[np.argsort(found.suggested[suggested])][:_IN_NOTEBOOKS]
+    counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
+    most = max(n for _, n in counts)
+    is_text = result.query.kind == "text"
+    return load_template(TEMPLATES, "notebook.html.j2").render(
+        title=repr(result),
+        counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
+        rule=found.rule.text[:1].upper() + found.rule.text[1:],
+        checks=[check.text for check in result.checks_[:_IN_NOTEBOOKS]],
+        rows=[
+            {
+                "picture": _picture(result.query, row),
+                "text": str(result.query.shown[row])[:200] if is_text else "",
+                "name": result.query.names[row],
+                "decision": result.decisions_[row],
+                "numbers": _numbers(result, row),
+            }
+            for row in first
+        ],
+    )
+
+
+def _numbers(result, row: int) -> str:
+    """As the page says it: how sure a label is, or what the row is nearest to."""
+    found = result.found_
+    score = f"{found.outlierness[row]:+.2f}"
+    if found.is_outlier[row]:
+        return f"{score} · nearest {found.labels[row]}"
+    return f"{result.probability()[row]:.0%} · {score}"
+
+
+def _picture(rows, row: int) -> str | None:
+    if rows.kind != "image":
+        return None
+    try:
+        data = thumbnail(rows.shown[row], 192)
+    except Exception:  # as the page does: the name instead
+        return None
+    return f"data:{media_type(data)};base64,{b64encode(data).decode()}"
 
 
 def page_title(result) -> str:

@@ -16,7 +16,7 @@ from .._optional import require
 from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
-from ._notebook import render_notebook
+from ._page import render_notebook
 from .report import write_report
 from .rows import Rows, check_widths, read_background, read_pile, read_support
 from .summary import summarise
@@ -234,6 +234,7 @@ class Triage:
             near_query,
             self.support,
             self.query,
+            y,
             self.outlier_label,
         )
 

@@ -81,6 +81,15 @@ def test_one_example_has_no_p_values(rows):
         triage((support[::3], y[::3]), pile, alpha=0.1)
 
 
+def test_a_second_example_may_be_a_correction(rows):
+    support, y, pile, _ = rows
+    result = triage((support[::3], y[::3]), pile)
+    result.correct({0: "apple", 12: "bread", 24: "cheese"})
+    assert result.found_.p_values is not None
+    assert [check.kind for check in result.checks_] == []
+    assert "milk" in result.correct({36: "milk"}).checks_[0].text
+
+
 @pytest.mark.parametrize("control", ["fpr", "fdr"])
 def test_alpha_decides_by_p_values(rows, control):
     support, y, pile, _ = rows
