@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._files import refuse_bomb, write_whole
+from ._optional import require
 from ._typing import Array, Labels, PathLike, RowsLike
 
+_NAMES_OF = {"y": "classes", "split": "splits"}  # in the metadata of .safetensors
 _PICKLES = (".pkl", ".pickle", ".plk", ".pth", ".pt", ".joblib")
 _CONVERT = (
     "pickles can run any code when they are loaded, so they are not read. Where you trust the "
@@ -144,15 +146,11 @@ def save_features(path: PathLike, X: RowsLike, y: Labels, split: Labels | None =
         return
     if path.suffix.lower() != ".safetensors":
         raise ValueError(f"{path}: expected a name in .npz or .safetensors.")
-    from ._optional import require
-
-    names = {"classes": "y", "splits": "split"}
-    metadata, tensors = {}, {"X": np.ascontiguousarray(fields["X"])}
-    for key, field in names.items():
-        if field in fields:
-            values, codes = np.unique(fields[field], return_inverse=True)
-            metadata[key] = json.dumps(values.tolist())
-            tensors[field] = codes.astype(np.int64)
+    metadata, tensors = {}, {"X": np.ascontiguousarray(fields.pop("X"))}
+    for field, labels in fields.items():
+        values, codes = np.unique(labels, return_inverse=True)
+        metadata[_NAMES_OF[field]] = json.dumps(values.tolist())
+        tensors[field] = codes.astype(np.int64)
     content = require("safetensors.numpy", "features").save(tensors, metadata=metadata)
     write_whole(path, lambda file: file.write(content))
 
@@ -192,8 +190,6 @@ def _read_npz(path: Path, names: tuple) -> dict:
 
 
 def _read_safetensors(path: Path, names: tuple) -> dict:
-    from ._optional import require
-
     safetensors = require("safetensors", "features")
     try:
         # Torch's reader knows bfloat16, which NumPy does not.
@@ -203,11 +199,10 @@ def _read_safetensors(path: Path, names: tuple) -> dict:
             metadata = file.metadata() or {}
     except Exception as error:  # crafted files raise nearly anything
         raise ValueError(f"{path} cannot be read as .safetensors: {error}") from error
-    defaults = {"split": ("splits", '["base", "val", "novel"]'), "y": ("classes", None)}
-    for field, (key, default) in defaults.items():
-        listed = metadata.get(key, default)
-        if field in fields and listed is not None:
-            fields[field] = _look_up(path, fields[field], _parse_names(path, listed, key), key)
+    metadata = {"splits": '["base", "val", "novel"]', **metadata}
+    for field, key in _NAMES_OF.items():
+        if field in fields and key in metadata:
+            fields[field] = _look_up(path, fields[field], metadata[key], key)
     return fields
 
 
@@ -217,7 +212,8 @@ def _as_array(tensor) -> np.ndarray:
     return (tensor.float() if is_half else tensor).numpy()
 
 
-def _parse_names(path, text: str, key: str) -> list:
+def _look_up(path, codes, text: str, key: str) -> np.ndarray:
+    """The names that integers are positions of, out of a JSON list."""
     try:
         names = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -225,10 +221,6 @@ def _parse_names(path, text: str, key: str) -> list:
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
     if kinds not in ({str}, {int}, {bool}, {float}):
         raise ValueError(f"{path}: metadata {key!r} must be a list of names; got {text:.60}.")
-    return names
-
-
-def _look_up(path, codes, names, key):
     if codes.dtype.kind not in "iu":
         raise ValueError(f"{path}: positions in metadata {key!r} must be integers.")
     if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
@@ -237,14 +229,14 @@ def _look_up(path, codes, names, key):
 
 
 def _check(path: Path, fields: dict) -> FeatureSet:
-    for name in ("X", "y"):
-        if name not in fields:
-            raise ValueError(f"{path} has no field {name!r}; X and y are needed.")
+    if "y" not in fields:
+        raise ValueError(f"{path} has no field 'y'; X and y are needed.")
     X, split = _check_fields(path, fields), fields.get("split")
-    try:
-        split = None if split is None else split.astype(str)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: split must be text: {error}.") from error
+    if split is not None:
+        try:
+            split = split.astype(str)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: split must be text: {error}.") from error
     return FeatureSet(path.stem, X, fields["y"], split)
 
 

@@ -1,8 +1,13 @@
-"""Text of unknown origin, such as names of files, made fit for a terminal."""
+"""Text of unknown origin: csv files, and names made fit for a terminal or a page."""
 
 from __future__ import annotations
 
+import csv
+import os
 import re
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
 
 # Control codes (a terminal obeys them), bytes that are no text (they cannot be printed), and
 # marks that turn the direction of writing round. Ends of lines stay.
@@ -16,3 +21,39 @@ def printable(text) -> str:
     'a\\x1b[31mb\\udcff.png'
     """
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
+
+
+def read_table(path, *, is_ragged: bool = False) -> tuple[list[str], list[dict[str, str]]]:
+    """Column names in lower case, and the rows of a csv file.
+
+    File names in it may hold bytes that are no text. A row that lacks cells is an error, or has
+    empty ones if the table may be ragged.
+    """
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        reader = csv.reader(file, skipinitialspace=True)
+        try:
+            lines = [line for line in reader if line]
+        except csv.Error as error:
+            raise ValueError(f"{os.fspath(path)!r}, line {reader.line_num}: {error}") from error
+    if not lines:
+        raise ValueError(f"{os.fspath(path)!r} is empty.")
+    columns = [name.strip().lower() for name in lines[0]]
+    for i, line in enumerate(lines, 1):
+        if len(line) < len(columns) and not is_ragged:
+            raise ValueError(f"{os.fspath(path)!r}, row {i}: {len(columns)} cells were expected.")
+    width = len(columns)
+    return columns, [dict(zip_longest(columns, line[:width], fillvalue="")) for line in lines[1:]]
+
+
+@cache
+def load_template(folder: Path, name: str):
+    """A template of jinja2, which escapes what it is given."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template(name)

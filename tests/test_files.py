@@ -192,7 +192,7 @@ def test_a_full_disk_cuts_no_correction(tmp_path, room):
 def test_a_full_disk_is_no_unreadable_picture(tmp_path):
     pixels = np.zeros((30, 30, 3), dtype=np.uint8)
     with full_disk(20), pytest.raises(OSError, match=r"large|space"):
-        _thumbnails.write_thumbnails([pixels], ["0.jpg"], tmp_path / "thumbs")
+        _thumbnails.write_thumbnails([pixels], tmp_path / "thumbs")
 
 
 @pytest.mark.parametrize("has_links", [True, False])
@@ -206,10 +206,10 @@ def test_thumbnails_are_kept_for_the_next_time(tmp_path, has_links, monkeypatch)
 
         monkeypatch.setattr(_thumbnails.os, "link", refuse)
     files = [tmp_path / "red.png"] * 2
-    _thumbnails.write_thumbnails(files, ["0.jpg", "1.jpg"], tmp_path / "a", tmp_path / "cache")
+    _thumbnails.write_thumbnails(files, tmp_path / "a", cache_dir=tmp_path / "cache")
     (kept,) = (tmp_path / "cache" / "thumbnails").iterdir()
     monkeypatch.setattr(_thumbnails, "thumbnail", None)
-    _thumbnails.write_thumbnails(files, ["0.jpg", "1.jpg"], tmp_path / "b", tmp_path / "cache")
+    _thumbnails.write_thumbnails(files, tmp_path / "b", cache_dir=tmp_path / "cache")
     for folder in ("a", "b"):
         assert names(tmp_path / folder) == ["0.jpg", "1.jpg"]
         assert (tmp_path / folder / "1.jpg").read_bytes() == kept.read_bytes()

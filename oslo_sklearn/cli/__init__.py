@@ -16,7 +16,10 @@ from ._words import for_the_command_line
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line."""
+    """A parser whose errors take one line, and whose descriptions keep theirs."""
+
+    def __init__(self, **options):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {printable(message)} (see --help)\n")
@@ -35,28 +38,24 @@ def main(argv: list[str] | None = None) -> int:
         line = printable(for_the_command_line(str(message), args))
         print(f"{parser.prog}: {kind}: {line}", file=sys.stderr)
 
+    def show_warning(message, category, *place, **file):
+        # Where Python was called from says nothing to who typed a command.
+        if issubclass(category, UserWarning):
+            say("warning", message)
+        else:
+            show(message, category, *place, **file)
+
+    show = warnings.showwarning
     try:
         check_arguments(args)
         with warnings.catch_warnings():
-            warnings.showwarning = _warning_in_one_line(say, warnings.showwarning)
+            warnings.showwarning = show_warning
             return args.func(args) or 0
     except (ValueError, OSError, ImportError) as error:
         say("error", error)
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _warning_in_one_line(say, show):
-    """Where Python was called from says nothing to who typed a command."""
-
-    def in_one_line(message, category, *place, **file):
-        if issubclass(category, UserWarning):
-            say("warning", message)
-        else:
-            show(message, category, *place, **file)
-
-    return in_one_line
 
 
 def run() -> NoReturn:

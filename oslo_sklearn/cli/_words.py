@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-# Parameters whose options have another name; those of a command that lacks the option stay.
+# Options are kept under the names of Python's parameters; these have another name when typed.
 _OPTIONS = {
-    "model_name": "model",
-    "name": "methods",
     "concentrations": "dirichlet",
+    "model_name": "model",
     "n_jobs": "jobs",
     "n_labels": "labels",
     "n_queries": "queries",
     "n_shots": "shots",
+    "n_suggested": "suggest",
     "n_tasks": "tasks",
     "outlier_shares": "shares",
     "random_state": "seed",
@@ -29,6 +29,15 @@ _ADVICE = {
 _VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()'\"]+"
 
 
+def option_of(name: str) -> str:
+    """What is typed for a parameter.
+
+    >>> option_of("n_jobs"), option_of("batch_size")
+    ('--jobs', '--batch-size')
+    """
+    return f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+
+
 def for_the_command_line(message: str, args) -> str:
     """A message of one line that names options, not parameters."""
     message = " ".join(message.split())
@@ -37,10 +46,10 @@ def for_the_command_line(message: str, args) -> str:
     if hasattr(args, "labelled"):
         for name, place in _PLACES.items():
             message = re.sub(rf"(?<![-\w/]){name}(?![-\w/]|\.\w)", place, message)  # in no path
-    options = {name: name for name in vars(args)}
-    options |= {name: option for name, option in _OPTIONS.items() if option in options}
-    for name, option in options.items():
-        typed = f"--{option.replace('_', '-')}"
+    options = {name: option_of(name) for name in vars(args)}
+    if "methods" in options:
+        options["name"] = options["methods"]  # a single one
+    for name, typed in options.items():
         message = re.sub(rf"The '{name}' parameter of \w+", typed, message)
         message = re.sub(rf"(?<![-\w/]){name} must be\b", f"{typed} must be", message)
         message = re.sub(rf"(?<![-\w/]){name}=({_VALUE})", rf"{typed} \1", message)

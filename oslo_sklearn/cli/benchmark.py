@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import shlex
 import sys
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._text import printable
+from ._arguments import check_folder
+from ._words import option_of
 
 _DESCRIPTION = """\
 Run one of the paper's experiments on features and write a report: csv, LaTeX, Markdown,
@@ -55,6 +56,10 @@ class _Experiment(NamedTuple):
     n_tasks: int = 1000  # by default
     own_options: dict[str, dict[str, Any]] = {}  # arguments of ``add_argument``
 
+    @property
+    def title(self) -> str:
+        return self.help[0].upper() + self.help[1:]
+
 
 _EXPERIMENTS = {
     "table": _Experiment("all methods, standard open set (the paper's first table)"),
@@ -67,7 +72,7 @@ _EXPERIMENTS = {
         by=("shots", "n_query"),
         sweep=("shots", "n_query"),
         setting=", 5 open classes of as many query rows as the known ones",
-        own_options={"queries": {"default": [1, 5, 15, 30], "help": "query rows a class"}},
+        own_options={"n_queries": {"default": [1, 5, 15, 30], "help": "query rows a class"}},
     ),
     "imbalance": _Experiment(
         "few or many outliers; classes of unequal size",
@@ -75,8 +80,8 @@ _EXPERIMENTS = {
         sweep=("varied", "shots", "value"),
         setting=", queries of 150 rows",
         own_options={
-            "shares": {"type": float, "help": "of outliers in the query"},
-            "dirichlet": {"type": float, "help": "concentrations"},
+            "outlier_shares": {"type": float, "help": "of outliers in the query"},
+            "concentrations": {"type": float, "help": "concentrations"},
         },
     ),
     "ablation": _Experiment(
@@ -99,7 +104,7 @@ _EXPERIMENTS = {
         note=_LABELLING_NOTE,
         has_methods=False,
         n_tasks=100,
-        own_options={"labels": {"default": [0, 2, 5, 10, 20], "help": "labels given"}},
+        own_options={"n_labels": {"default": [0, 2, 5, 10, 20], "help": "labels given"}},
     ),
     "quality": _Experiment(
         "how well features separate classes: MIF and variance ratio",
@@ -108,28 +113,14 @@ _EXPERIMENTS = {
         many_files=True,
     ),
 }
-# Options of the command, and the parameters of recipes that they are.
-_PARAMETERS = {
-    "shots": "n_shots",
-    "tasks": "n_tasks",
-    "seed": "random_state",
-    "split": "split",
-    "methods": "methods",
-    "queries": "n_queries",
-    "labels": "n_labels",
-    "shares": "outlier_shares",
-    "dirichlet": "concentrations",
-    "jobs": "n_jobs",
-}
+_OF_THE_COMMAND = ("recipe", "features", "out", "func")  # no options of the recipe
 
 
 def add_parser(commands):
-    """Register the command."""
     parser = commands.add_parser(
         "benchmark",
         help="the paper's experiments on your features",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     recipes = parser.add_subparsers(dest="recipe", metavar="experiment", required=True)
     for name, experiment in _EXPERIMENTS.items():
@@ -138,9 +129,7 @@ def add_parser(commands):
 
 
 def _add_recipe(recipes, name, experiment):
-    parser = recipes.add_parser(
-        name, help=experiment.help, description=f"{_sentence(experiment.help)}."
-    )
+    parser = recipes.add_parser(name, help=experiment.help, description=f"{experiment.title}.")
     n_files = "+" if experiment.many_files else 1
     parser.add_argument("features", nargs=n_files, help=".npz or .safetensors with X, y, split")
     parser.add_argument(
@@ -149,48 +138,46 @@ def _add_recipe(recipes, name, experiment):
     parser.add_argument(
         "--split", default="novel", help="rows that tasks are drawn from (default: novel)"
     )
-    parser.set_defaults(func=run)
+    parser.set_defaults(func=run, random_state=None)
     if name == "quality":
         return
-    parser.add_argument(
-        "--shots", type=int, nargs="+", default=[1, 5], help="support rows a class (default: 1 5)"
-    )
-    parser.add_argument(
-        "--tasks", type=int, default=experiment.n_tasks, help="default: %(default)s"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--jobs", type=int, help="processes for methods that run task by task")
+    options = {
+        "n_shots": {"nargs": "+", "default": [1, 5], "help": "support rows a class (default: 1 5)"},
+        "n_tasks": {"default": experiment.n_tasks, "help": "default: %(default)s"},
+        "random_state": {"default": 0, "help": "default: %(default)s"},
+        "n_jobs": {"help": "processes for methods that run task by task"},
+    }
     if experiment.has_methods:
-        parser.add_argument("--methods", nargs="+", help="some methods only, such as kNN OSLO")
-    for option, arguments in experiment.own_options.items():
-        parser.add_argument(f"--{option}", **{"type": int, "nargs": "+", **arguments})
+        help_ = "some methods only, such as kNN OSLO"
+        options["methods"] = {"type": str, "nargs": "+", "help": help_}
+    for own, arguments in experiment.own_options.items():
+        options[own] = {"nargs": "+", **arguments}
+    for option, arguments in options.items():
+        parser.add_argument(option_of(option), dest=option, **{"type": int, **arguments})
 
 
 def run(args) -> int:
     """Run the experiment, print its tables, write the report."""
     from .. import recipes, report
 
-    _check(args)
+    check_folder(args.out)
     experiment = _EXPERIMENTS[args.recipe]
     sets = [recipes.load_features(path) for path in args.features]
     args.out.mkdir(parents=True, exist_ok=True)
     rows = _rows(args, sets)
     tables = _tables(args.recipe, rows)
     names = ", ".join(features.name for features in sets)
+    seed = "none" if args.random_state is None else args.random_state
     paths = report.write_report(
         args.out,
         args.recipe,
         rows,
         tables,
-        title=f"{_sentence(experiment.help)}: {names}",
-        note=experiment.note.format(
-            setting=experiment.setting, n_tasks=getattr(args, "tasks", None)
-        ),
+        title=f"{experiment.title}: {names}",
+        note=experiment.note.format(setting=experiment.setting, **vars(args)),
         by=experiment.by,
         figures=_figures(args, rows, sets),
-        environment=report.environment(
-            command=_command(args), seed=getattr(args, "seed", "none"), **_data(args, sets)
-        ),
+        environment=report.environment(command=_command(args), seed=seed, **_data(args, sets)),
     )
     print(printable(report.to_markdown(tables)))
     print("\n".join(printable(path) for path in paths))
@@ -207,24 +194,16 @@ def _times(rows) -> str:
     return "\n".join([f"{'method':24}{'seconds':>10}{'ms a task':>12}", *lines, total])
 
 
-def _sentence(text) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _check(args):
-    if args.out.exists() and not args.out.is_dir():
-        raise ValueError(f"--out must be a folder, got a file: {str(args.out)!r}")
-
-
 def _given(args) -> dict[str, Any]:
-    """The options that have a value, by their names on the command line."""
-    return {name: vars(args)[name] for name in _PARAMETERS if vars(args).get(name) is not None}
+    """The recipe's options that have a value."""
+    given = {name: vars(args)[name] for name in vars(args) if name not in _OF_THE_COMMAND}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _rows(args, sets):
     from .. import recipes
 
-    options = {_PARAMETERS[name]: value for name, value in _given(args).items()}
+    options = _given(args)
     for name, value in options.items():
         if isinstance(value, list):
             options[name] = list(dict.fromkeys(value))
@@ -266,7 +245,7 @@ def _figures(args, rows, sets):
             rows,
             features,
             split=args.split,
-            seed=getattr(args, "seed", 0),
+            seed=args.random_state,
             cache=args.out / "cache",
         )
     except ImportError as error:
@@ -277,9 +256,8 @@ def _figures(args, rows, sets):
 def _command(args) -> str:
     words = ["benchmark", args.recipe, *args.features]
     for name, value in _given(args).items():
-        if name != "jobs":
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, values)]
+        if name != "n_jobs":
+            words += [option_of(name), *map(str, value if isinstance(value, list) else [value])]
     return f"python -m oslo_sklearn {shlex.join([*words, '--out', str(args.out)])}"
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ._arguments import check_folder
+
 
 def add_parser(commands) -> None:
-    """Register the command."""
     parser = commands.add_parser(
         "demo",
         help="a demonstration on known and unknown handwritten digits",
-        description="Average AdaptiveOSLO, OSLO and a nearest-prototype baseline over draws of 5 "
+        description="Average AdaptiveOSLO, OSLO and a nearest-prototype baseline over draws of 5\n"
         "known and 5 unknown digits, and write the page of `triage` for one draw.",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("oslo_demo"), help="folder to write (default: %(default)s)"
     )
     parser.add_argument("--draws", type=int, default=60, help="number of draws (default 60)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the draws (default 0)")
+    parser.add_argument(
+        "--seed", dest="random_state", type=int, default=0, help="seed of the draws (default 0)"
+    )
     parser.set_defaults(func=run)
 
 
@@ -25,15 +28,14 @@ def run(args) -> int:
     """Solve the draws, print the averages, write the page."""
     if not args.out.parent.is_dir():
         raise ValueError(f"--out: there is no folder {args.out.parent}")
-    if args.out.exists() and not args.out.is_dir():
-        raise ValueError(f"--out: {args.out} is a file; name a folder")
+    check_folder(args.out)
     from sklearn.datasets import load_digits
 
     from .. import FewShotOpenSetSplit
 
     X, y = load_digits(return_X_y=True)
     split = FewShotOpenSetSplit(
-        n_way=5, n_shot=1, n_query=15, n_open=5, n_tasks=args.draws, random_state=args.seed
+        n_way=5, n_shot=1, n_query=15, n_open=5, n_tasks=args.draws, random_state=args.random_state
     )
     tasks = list(split.split(X, y))
     print("5 known digits, one labelled example each; 5 unknown digits; 15 queries of every digit.")
@@ -41,7 +43,7 @@ def run(args) -> int:
     print(f"{'':20}{'accuracy':>10}{'AUROC':>10}")
     for name, (accuracy, area) in _averages(X, y, tasks).items():
         print(f"{name:20}{accuracy:10.1f}{area:10.1f}")
-    shown = FewShotOpenSetSplit(n_way=5, n_shot=5, n_tasks=1, random_state=args.seed)
+    shown = FewShotOpenSetSplit(n_way=5, n_shot=5, n_tasks=1, random_state=args.random_state)
     page = _write_page(X, y, *next(shown.split(X, y)), args.out)
     print(
         f"\nOpen {page} in a browser to see and correct every decision of a draw with five "

@@ -1,18 +1,12 @@
 """``extract``: features of a folder of images into one .npz file."""
 
-import argparse
 import sys
 from pathlib import Path
 
 from .._files import write_whole
 from .._text import printable
-from ._images import (
-    add_extractor_options,
-    check_writable,
-    extract,
-    list_failures,
-    make_extractor,
-)
+from ._arguments import check_file
+from ._images import add_extractor_options, list_failures, make_extractor
 
 _DESCRIPTION = """\
 Write the features of a folder of images (a subfolder for each class), or of a csv with the
@@ -24,12 +18,10 @@ again after an interruption: it continues where it stopped."""
 
 
 def add_parser(subparsers):
-    """Register the command ``extract``."""
     parser = subparsers.add_parser(
         "extract",
         help="images to features",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("images", help="folder of images, or a csv")
     parser.add_argument("--out", required=True, help="the .npz file to write")
@@ -42,12 +34,12 @@ def run(args):
     """Extract, write, and report on stderr; returns the exit code."""
     import numpy as np
 
-    from ..features import load_image_folder
+    from ..features import load_image_folder, read_images
 
     out = Path(args.out)
-    check_writable(out)
-    extractor = make_extractor(args, out)
-    features, paths, labels = extract(extractor, *load_image_folder(args.images))
+    check_file(out)
+    extractor = make_extractor(args)
+    features, paths, labels, _ = read_images(extractor, *load_image_folder(args.images))
     arrays = {"X": features, "paths": paths}
     if labels is not None:
         arrays["y"] = labels

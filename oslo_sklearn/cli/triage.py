@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from pathlib import Path
 
 from .._text import printable
-from ._images import add_extractor_options, check_writable, list_failures, make_extractor
+from ._arguments import check_file, check_folder
+from ._images import add_extractor_options, cache_folder, list_failures, make_extractor
 
 _DESCRIPTION = """\
 Label every file of a pile with one of a few known classes, and say which belong to none of them.
@@ -40,12 +39,10 @@ Features of images are cached next to --out, so a second run is fast."""
 
 
 def add_parser(commands):
-    """Register the command."""
     parser = commands.add_parser(
         "triage",
         help="sort your images or features into known classes and unknown",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("labelled", metavar="LABELLED", help="images by class, or features with y")
     parser.add_argument("unlabelled", metavar="UNLABELLED", help="images, or features")
@@ -99,7 +96,11 @@ def add_parser(commands):
     )
     parser.add_argument("--features", metavar="FILE.npz", help="features of the rows of csv files")
     parser.add_argument(
-        "--suggest", type=int, default=20, help="rows to suggest for labelling (default: 20)"
+        "--suggest",
+        dest="n_suggested",
+        type=int,
+        default=20,
+        help="rows to suggest for labelling (default: %(default)s)",
     )
     add_extractor_options(parser)
     parser.set_defaults(func=run)
@@ -122,7 +123,7 @@ def run(args) -> int:
 
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
-        result.write(args.out, cache_dir=None if args.no_cache else _cache_dir(args))
+        result.write(args.out, cache_dir=cache_folder(args))
     print(printable(summarise(result, args.out, is_live=args.serve is not None)))
     list_failures(result.support.unreadable + result.query.unreadable)
     if args.serve is not None:
@@ -134,10 +135,6 @@ def run(args) -> int:
 
 def _is_csv(out: Path) -> bool:
     return out.suffix.lower() == ".csv"
-
-
-def _cache_dir(args) -> str:
-    return args.cache_dir or f"{args.out}.cache"
 
 
 def _check(args) -> None:
@@ -154,17 +151,13 @@ def _check(args) -> None:
         for module in ("starlette", "uvicorn"):
             require(module, "app")
     if _is_csv(args.out):
-        check_writable(args.out)
+        check_file(args.out)
         return
-    out = args.out.absolute()
-    there = next(path for path in (out, *out.parents) if path.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(f"--out: {os.fspath(there)!r} is a file; name a folder or .csv")
-    if not os.access(there, os.W_OK):
-        raise PermissionError(f"--out: cannot write to {os.fspath(there)!r}")
+    check_folder(args.out)
+    out = args.out.resolve()
     for source in (args.labelled, args.unlabelled):
         # Thumbnails in there would be part of the pile the next time.
-        if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+        if Path(source).is_dir() and out.is_relative_to(Path(source).resolve()):
             raise ValueError(f"--out {args.out} is inside {source}: choose a folder outside it")
 
 
@@ -178,12 +171,8 @@ def _estimator(args):
         for name, cls in all_estimators()
         if issubclass(cls, FewShotOpenSetClassifier) and not hasattr(cls, "fit_base")
     }
-    spellings = {name_key(name): cls for name, cls in methods.items()}
-    spellings |= {
-        name_key(name): setting.estimator
-        for name, setting in SETTINGS.items()
-        if setting.estimator in methods.values()
-    }
+    names = [*methods.items(), *((name, each.estimator) for name, each in SETTINGS.items())]
+    spellings = {name_key(name): cls for name, cls in names if cls in methods.values()}
     method = spellings.get(name_key(args.method))
     if method is None:
         raise ValueError(f"--method must be one of {', '.join(methods)}; got {args.method!r}")
@@ -199,21 +188,13 @@ def _estimator(args):
 def _triage(args, estimator):
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
-    from ..triage.rows import needs_extractor, read_background, read_pile, read_support
+    from ..triage.rows import check_widths, read_background, read_pile, read_support
 
-    features = _features(args)
-    sources = [(args.labelled, features[0]), (args.unlabelled, features[1])]
-    sources.append((args.background, None))
-    extractor = None
-    if any(needs_extractor(*source) for source in sources):
-        extractor = make_extractor(args, args.out)
-    support = read_support(args.labelled, extractor, features[0])
-    query = read_pile(args.unlabelled, extractor, features[1])
-    if support.X.shape[1] != query.X.shape[1]:
-        raise ValueError(
-            f"{args.labelled} has {support.X.shape[1]} features a row and {args.unlabelled} "
-            f"{query.X.shape[1]}: take both from the same model."
-        )
+    extractor = make_extractor(args)
+    of_labelled, of_pile = _features(args)
+    support = read_support(args.labelled, extractor, of_labelled)
+    query = read_pile(args.unlabelled, extractor, of_pile)
+    check_widths(args.labelled, support.X.shape[1], args.unlabelled, query.X.shape[1])
     result = Triage(
         support,
         query,
@@ -222,7 +203,7 @@ def _triage(args, estimator):
         alpha=args.alpha,
         control=args.control or "fpr",
         center=None if args.background is None else read_background(args.background, extractor),
-        n_suggested=args.suggest,
+        n_suggested=args.n_suggested,
     )
     corrections, absent = gather(args.corrections, args.out, query.names, args.serve is not None)
     if absent:
@@ -242,7 +223,7 @@ def _features(args) -> tuple:
     if args.features is None:
         return None, None
     from .._feature_files import is_feature_file, load_rows
-    from ..triage.tables import read_table
+    from .._text import read_table
 
     if is_feature_file(args.unlabelled):
         raise ValueError(f"--features is for csv files: {args.unlabelled} has features of its own")

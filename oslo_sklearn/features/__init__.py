@@ -5,6 +5,7 @@ from ._cache import CacheInfo
 from ._extractor import TimmFeatureExtractor
 from ._folder import find_images as find_images
 from ._folder import load_image_folder
+from ._folder import read_images as read_images
 from ._images import to_rgb as to_rgb
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A named timm model: its preprocessing, its identity in the cache, its forward pass."""
+"""Models of timm by their names: preprocessing, identity in the cache, forward pass."""
 
 import difflib
 import json
@@ -33,8 +33,24 @@ PAPER_BACKBONES = {
 }
 
 
-class Backbone:
-    """Everything about a model that is known before it is built, and how to run it."""
+class AnyModel:
+    """What extraction asks of a model: preprocessing, identity in the cache, features."""
+
+    data_config: dict = {}
+
+    @cached_property
+    def fingerprint(self):
+        """Hash of all that a feature depends on besides its image."""
+        parts = {"preprocessing": self.data_config, "decoding": DECODING_VERSION, **self.identity()}
+        return content_digest(json.dumps(parts, sort_keys=True), size=64)
+
+    def to_pixels(self):
+        """A picklable function from an RGB image to the model's uint8 input."""
+        return partial(to_pixels, config=tuple(sorted(self.data_config.items())))
+
+
+class Backbone(AnyModel):
+    """A model of timm by its name: built only when features are computed."""
 
     def __init__(self, model_name, weights, device):
         self.cfg = pretrained_cfg(model_name)
@@ -46,24 +62,14 @@ class Backbone:
 
     @property
     def n_features(self):
-        """Width of the features."""
         return n_features(self.model_name)
 
-    @cached_property
-    def fingerprint(self):
-        """Hash of all that a feature depends on besides its image."""
-        parts = {
+    def identity(self):
+        return {
             "model": f"{self.cfg.architecture}.{self.cfg.tag}",
             "weights": self.weights_id,
-            "preprocessing": self.data_config,
             "precision": "mixed" if _mixed_precision(self.device) else "float32",
-            "decoding": DECODING_VERSION,
         }
-        return fingerprint_of(parts)
-
-    def to_pixels(self):
-        """A picklable function from an RGB image to the model's uint8 input."""
-        return partial(to_pixels, config=tuple(sorted(self.data_config.items())))
 
     def features(self, pixels):
         """Pooled features of uint8 images (height, width, 3) of one size."""
@@ -85,11 +91,6 @@ def as_batch(pixels, data_config, device):
     # Rows of interleaved RGB are channels-last already: the permutation copies nothing.
     batch = torch.from_numpy(np.stack(pixels)).to(device).permute(0, 3, 1, 2)
     return batch.float().div_(255).sub_(mean).div_(std)
-
-
-def fingerprint_of(parts):
-    """Hash of a dict of what features depend on."""
-    return content_digest(json.dumps(parts, sort_keys=True), size=64)
 
 
 def pretrained_cfg(model_name):
@@ -115,9 +116,9 @@ def pretrained_cfg(model_name):
 
 
 def data_config(cfg):
-    """Size, crop, interpolation, mean and std of the model's own preprocessing."""
+    """Size, crop, interpolation, mean and std of a model's own preprocessing."""
     resolve = require("timm.data", "features").resolve_data_config
-    return resolve(args={}, pretrained_cfg=cfg.to_dict())
+    return resolve(args={}, pretrained_cfg=cfg if isinstance(cfg, dict) else cfg.to_dict())
 
 
 @lru_cache(maxsize=16)

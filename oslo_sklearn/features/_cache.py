@@ -1,7 +1,7 @@
 """An append-only store of features on disk.
 
-A store is a folder of segments. A process appends only to its own segment, so writers need no
-lock; a reader takes all segments. A segment is a row of frames, one for each computed batch::
+A store is a folder of segments. Each writer appends only to a segment of its own, so writers need
+no lock; a reader takes all segments. A segment is a row of frames, one for each computed batch::
 
     magic, rows n, width d, CRC of what follows | n keys | n CRCs of rows | n x d float32
 
@@ -24,9 +24,6 @@ KEY_SIZE = 32
 _HEAD = struct.Struct("<8sIII")
 _MAGIC = b"OSLOFEA1"
 
-# One segment per process and store, shared by all stores that the process opens.
-_own_segments: dict = {}
-
 
 class CacheInfo(NamedTuple):
     """What the cache did in the last ``transform``, and how large it is."""
@@ -46,22 +43,11 @@ class _Location(NamedTuple):
 
 
 class FeatureCache:
-    """Features by key in ``folder``, which is made on the first write.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> cache = FeatureCache(folder.name)
-    >>> cache.append([b"k" * 32], np.array([[1.0, 2.0]]))
-    >>> FeatureCache(folder.name).get(b"k" * 32)
-    array([1., 2.], dtype=float32)
-    >>> folder.cleanup()
-    """
+    """Features by key in ``folder``, which is made on the first write."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
+        self._segment = None  # to append to, made on the first write
         self.hits = self.misses = self.corrupted = 0
         self._locations = {}
         for segment in sorted(self.folder.glob("*.seg")):
@@ -85,13 +71,15 @@ class FeatureCache:
         crcs = np.array([zlib.crc32(row) for row in features], dtype="<u4")
         table = b"".join(keys) + crcs.tobytes()
         head = _HEAD.pack(_MAGIC, rows, width, _table_crc(rows, width, table))
-        owner, segment = self._own_segment()
+        if self._segment is None or not self._segment.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._segment = self.folder / f"{uuid.uuid4().hex}.seg"
         try:
-            start = _append_bytes(segment, head + table + features.tobytes())
+            start = _append_bytes(self._segment, head + table + features.tobytes())
         except BaseException:  # nothing may follow a frame that was cut short, as on a full disk
-            del _own_segments[owner]
+            self._segment = None
             raise
-        self._remember(_locate(segment, start, keys, crcs, width))
+        self._remember(_locate(self._segment, start, keys, crcs, width))
 
     def info(self):
         """A `CacheInfo` of this store since it was opened."""
@@ -102,13 +90,6 @@ class FeatureCache:
         # All copies: a replacement of a damaged row may lie in front of it or behind it.
         for key, location in locations:
             self._locations.setdefault(key, []).append(location)
-
-    def _own_segment(self):
-        owner = (os.getpid(), self.folder.resolve())
-        if owner not in _own_segments or not _own_segments[owner].exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _own_segments[owner] = self.folder / f"{os.getpid()}-{uuid.uuid4().hex}.seg"
-        return owner, _own_segments[owner]
 
 
 def store_folder(cache_dir, model_name, fingerprint):
@@ -145,19 +126,18 @@ def _locate(segment, start, keys, crcs, width):
 
 def _index(segment):
     """Locations of all rows of the whole frames of one segment."""
-    locations = []
+    locations, start = [], 0
     try:
         with open(segment, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            start = 0
             while start is not None and start + _HEAD.size <= size:
                 frame = _read_table(file, start, size)
                 if frame is None:
                     start = _next_magic(file, start + 1)
-                    continue
-                keys, crcs, width, end = frame
-                locations += _locate(segment, start, keys, crcs, width)
-                start = end
+                else:
+                    *table, end = frame
+                    locations += _locate(segment, start, *table)
+                    start = end
     except FileNotFoundError:  # another process cleared the cache between listing and opening
         return []
     return locations

@@ -77,6 +77,21 @@ class Extraction:
                 self._fill([index], feature)
         return groups
 
+    def _decoded(self, groups):
+        """Indices of equal images, and what became of them, some images ahead of the model."""
+        if not groups:
+            return
+        job = partial(prepare, to_pixels=self.backbone.to_pixels())
+        pending = deque()
+        with _decoders(self.num_workers) as pool:
+            for indices in groups.values():
+                pending.append((indices, self._submit(pool, job, self.images[indices[0]])))
+                if len(pending) > 2 * self.batch_size:
+                    indices, future = pending.popleft()
+                    yield indices, future.result()
+            for indices, future in pending:
+                yield indices, future.result()
+
     def _submit(self, pool, job, image):
         try:
             if self.num_workers and hasattr(image, "load"):
@@ -86,22 +101,6 @@ class Extraction:
             failed.set_result(Prepared(None, None, reason(error)))
             return failed
         return pool.submit(job, image)
-
-    def _decoded(self, groups):
-        job = partial(prepare, to_pixels=self.backbone.to_pixels())
-        ahead = 2 * self.batch_size
-        if not groups:
-            return
-        with _decoders(self.num_workers) as pool:
-            pending = deque()
-            for indices in groups.values():
-                pending.append((indices, self._submit(pool, job, self.images[indices[0]])))
-                if len(pending) > ahead:
-                    indices, future = pending.popleft()
-                    yield indices, future.result()
-            while pending:
-                indices, future = pending.popleft()
-                yield indices, future.result()
 
     def _compute(self, batch):
         features = self.backbone.features([prepared.pixels for _, prepared in batch])

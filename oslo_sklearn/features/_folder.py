@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
 
+from .._text import read_table
 from .._typing import Array, PathLike
 from .._warnings import warn
 
@@ -125,35 +126,38 @@ def _is_image(file):
 
 
 def _from_csv(path):
-    # File names may hold bytes that are no text.
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        rows = csv.DictReader(file, skipinitialspace=True)
-        try:
-            names = rows.fieldnames or ()
-        except csv.Error as error:
-            raise ValueError(f"{os.fspath(path)!r}, line 1: {error}") from error
-        columns = {name.strip().lower(): name for name in names}
-        path_column = next((columns[name] for name in _PATH_COLUMNS if name in columns), None)
-        label_column = next((columns[name] for name in _LABEL_COLUMNS if name in columns), None)
-        if path_column is None:
-            raise ValueError(
-                f"{os.fspath(path)!r} has no column named {' or '.join(_PATH_COLUMNS)}; "
-                f"its first line is {', '.join(names) or 'empty'!r}"
-            )
-        records = []
-        try:
-            for row in rows:
-                wanted = [row[path_column]] + ([row[label_column]] if label_column else [])
-                if not all(wanted):
-                    raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: an empty cell")
-                records.append(wanted)
-        except csv.Error as error:
-            raise ValueError(f"{os.fspath(path)!r}, line {rows.line_num}: {error}") from error
-    if not records:
+    columns, rows = read_table(path, is_ragged=True)
+    path_column = next((name for name in _PATH_COLUMNS if name in columns), None)
+    label_column = next((name for name in _LABEL_COLUMNS if name in columns), None)
+    if path_column is None:
+        raise ValueError(
+            f"{os.fspath(path)!r} has no column named {' or '.join(_PATH_COLUMNS)}; "
+            f"its first line is {', '.join(columns)!r}"
+        )
+    if not rows:
         raise ValueError(f"{os.fspath(path)!r} lists no image")
-    paths = _as_strings(path.parent / record[0] for record in records)
-    return paths, np.array([record[1] for record in records]) if label_column else None
+    for i, row in enumerate(rows, 2):
+        if not row[path_column] or (label_column and not row[label_column]):
+            raise ValueError(f"{os.fspath(path)!r}, row {i}: an empty cell")
+    paths = _as_strings(path.parent / row[path_column] for row in rows)
+    return paths, np.array([row[label_column] for row in rows]) if label_column else None
 
 
 def _as_strings(files):
     return np.array([os.fspath(file) for file in files])
+
+
+def read_images(extractor, paths, labels=None):
+    """Features, paths and labels of the images that can be read, and why others cannot."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ images could not be read")
+        X = np.asarray(extractor.transform(list(paths)))
+    failed = list(getattr(extractor, "failed_", ()))
+    if not len(X):
+        raise ValueError(
+            f"none of the {len(paths)} images could be read; the first: "
+            f"{failed[0].path}: {failed[0].reason}"
+        )
+    left_out = [failure.index for failure in failed]
+    labels = None if labels is None else np.delete(labels, left_out)
+    return X, np.delete(paths, left_out), labels, failed

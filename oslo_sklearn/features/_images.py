@@ -12,7 +12,6 @@ from .._optional import require
 from ._cache import KEY_SIZE
 
 _MOST_BYTES = 2**30  # a file with holes takes no room on a disk, and any room in memory
-_ORIENTATION_TAG = 0x0112
 _ALPHA_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
 
@@ -25,14 +24,7 @@ class Prepared(NamedTuple):
 
 
 def check_images(X):
-    """`X` as a list of paths, PIL images and uint8 arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> len(check_images(np.zeros((3, 8, 8, 3), dtype=np.uint8)))
-    3
-    """
+    """`X` as a list of paths, PIL images and uint8 arrays."""
     if isinstance(X, (str, bytes, os.PathLike)):
         raise ValueError(f"X must be a list of images, got one path: {X!r}. Write [{X!r}].")
     if getattr(X, "ndim", None) == 2 and X.shape[1] == 1:  # a data frame or column of paths
@@ -130,14 +122,6 @@ def to_rgb(image):
     Transparency is laid over white, 16-bit grey keeps its upper 8 bits, CMYK goes through its own
     colour profile where the file has one. Profiles of RGB images are ignored, as they were when
     the networks were trained.
-
-    Examples
-    --------
-    >>> from PIL import Image
-    >>> to_rgb(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).getpixel((0, 0))
-    (255, 255, 255)
-    >>> to_rgb(Image.new("I;16", (1, 1), 65535)).getpixel((0, 0))
-    (255, 255, 255)
     """
     image.load()
     if not all(image.size):
@@ -158,21 +142,10 @@ def to_rgb(image):
 
 
 def _upright(image):
-    pil = require("PIL.Image", "features")
     try:
-        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
+        return require("PIL.ImageOps", "features").exif_transpose(image)
     except Exception:  # viewers show an image with broken EXIF as it lies
         return image
-    turn = {
-        2: pil.Transpose.FLIP_LEFT_RIGHT,
-        3: pil.Transpose.ROTATE_180,
-        4: pil.Transpose.FLIP_TOP_BOTTOM,
-        5: pil.Transpose.TRANSPOSE,
-        6: pil.Transpose.ROTATE_270,
-        7: pil.Transpose.TRANSVERSE,
-        8: pil.Transpose.ROTATE_90,
-    }.get(orientation)
-    return image if turn is None else image.transpose(turn)
 
 
 def _grey_to_8_bit(image):

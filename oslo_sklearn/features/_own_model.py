@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from .._optional import require
-from ._backbone import (
-    DECODING_VERSION,
-    as_batch,
-    fingerprint_of,
-    to_pixels,
-)
+from ._backbone import AnyModel, as_batch, data_config
 
 _BLANK = np.full((224, 224, 3), 127, dtype=np.uint8)
 
 
-class _OwnModel:
-    """What `Backbone` is for a model of timm: preprocessing, identity in the cache, features."""
-
-    data_config: dict = {}
+class _OwnModel(AnyModel):
+    """The model itself cannot be told from another: the user names it for the cache."""
 
     def __init__(self, model, cache_name):
         self.model = model
         self.cache_name = cache_name
 
-    @cached_property
-    def fingerprint(self):
-        """Hash of the name that the user gave: the model itself cannot be told from another."""
-        parts = {
-            "name": self.cache_name,
-            "preprocessing": self.data_config,
-            "decoding": DECODING_VERSION,
-        }
-        return fingerprint_of(parts)
+    def identity(self):
+        return {"name": self.cache_name}
 
     @property
     def n_features(self):
@@ -48,11 +34,9 @@ class FunctionBackbone(_OwnModel):
     """A function from a list of PIL images to rows."""
 
     def to_pixels(self):
-        """A picklable function from an RGB image to its pixels, as they are."""
         return np.asarray
 
     def features(self, pixels):
-        """Rows of images, which may differ in size."""
         from_array = require("PIL.Image", "features").fromarray
         return _check_rows(self.model([from_array(one) for one in pixels]), len(pixels))
 
@@ -63,16 +47,10 @@ class ModuleBackbone(_OwnModel):
     @cached_property
     def data_config(self):
         """The module's own preprocessing if it is one of timm's, else timm's default one."""
-        resolve = require("timm.data", "features").resolve_data_config
         own = getattr(self.model, "pretrained_cfg", None)
-        return resolve(args={}, pretrained_cfg=own or {"input_size": (3, 224, 224)})
-
-    def to_pixels(self):
-        """A picklable function from an RGB image to the model's uint8 input."""
-        return partial(to_pixels, config=tuple(sorted(self.data_config.items())))
+        return data_config(own or {"input_size": (3, 224, 224)})
 
     def features(self, pixels):
-        """Rows of a batch of uint8 images of one size."""
         tensors = [*self.model.parameters(), *self.model.buffers(), torch.empty(0)]
         batch = as_batch(pixels, self.data_config, tensors[0].device)
         was_training = self.model.training

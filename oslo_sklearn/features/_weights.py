@@ -186,9 +186,6 @@ def _hash_of_state(path, size, mtime_ns):
     return content_digest(Path(path).read_bytes())
 
 
-# Whether weights can be downloaded at all, found out in a moment.
-
-
 def is_reachable(url: str) -> bool:
     """Whether a connection to the host of this address can be opened; True behind a proxy."""
     if urllib.request.getproxies():

@@ -10,12 +10,24 @@ import numpy as np
 
 from .._typing import Axes, DataFrame, Self
 from ..metrics.registry import title_of
-from ._style import Display, legend_beside, means_of, styles, tidy
+from ._style import Display, by_method, legend_beside, means_of, styles, tidy
 
 
 @dataclass(eq=False, repr=False)
 class _Bars(Display):
-    """Groups of bars: arrays of shape (n_groups, n_methods) in percent."""
+    """Groups of bars.
+
+    Parameters
+    ----------
+    mean, half_width : ndarray of shape (n_groups, n_methods)
+        In percent.
+    groups : list of str
+        Names of the groups: feature sets, or measures.
+    methods : list of str
+    ylabel : str
+
+    @attributes
+    """
 
     mean: Any
     half_width: Any
@@ -59,16 +71,7 @@ class _Bars(Display):
 class BackboneDisplay(_Bars):
     """Methods on the features of several backbones, as groups of bars.
 
-    Parameters
-    ----------
-    mean, half_width : ndarray of shape (n_features_sets, n_methods)
-        In percent.
-    groups : list of str
-        Names of the feature sets.
-    methods : list of str
-    ylabel : str
-
-    @attributes
+    @base
 
     Examples
     --------
@@ -105,33 +108,20 @@ class BackboneDisplay(_Bars):
         -------
         display : BackboneDisplay
         """
-        methods = rows["method"].unique().tolist()
-        mean, half_width = (
-            values.unstack("method")[methods]
-            for values in means_of(rows, [group, "method"], metric)
-        )
-        order = rows[group].unique().tolist()
-        arrays = [frame.loc[order].to_numpy() for frame in (mean, half_width)]
-        display = cls(
-            *arrays, groups=order, methods=methods, ylabel=f"{title_of(metric, long=True)} (%)"
-        )
-        return display.plot(ax=ax)
+        mean, half_width = by_method(rows, group, metric)
+        return cls(
+            mean.to_numpy(),
+            half_width.to_numpy(),
+            groups=mean.index.tolist(),
+            methods=mean.columns.tolist(),
+            ylabel=f"{title_of(metric, long=True)} (%)",
+        ).plot(ax=ax)
 
 
 class AblationDisplay(_Bars):
     """OSLO's variants by several measures, as groups of bars.
 
-    Parameters
-    ----------
-    mean, half_width : ndarray of shape (n_measures, n_variants)
-        In percent.
-    groups : list of str
-        Names of the measures.
-    methods : list of str
-        Names of the variants.
-    ylabel : str
-
-    @attributes
+    @base
     """
 
     @classmethod
@@ -156,11 +146,10 @@ class AblationDisplay(_Bars):
         """
         found = [means_of(rows, ["method"], metric) for metric in metrics]
         names = [title_of(metric, long=True).replace(" to ", "\nto ") for metric in metrics]
-        display = cls(
+        return cls(
             np.array([mean.to_numpy() for mean, _ in found]),
             np.array([half_width.to_numpy() for _, half_width in found]),
             groups=names,
             methods=found[0][0].index.tolist(),
             ylabel="mean over tasks (%)",
-        )
-        return display.plot(ax=ax)
+        ).plot(ax=ax)

@@ -107,22 +107,21 @@ class RealisedRateDisplay(_PValueDisplay):
             found by "fpr".
         """
         p_values, is_outlier = self._tasks()
-        by_fdr = [
-            np.stack([row <= largest_rejected(row, alpha) for row in p_values]) for alpha in alphas
-        ]
+        wrong = []
+        for alpha in alphas:
+            rejected = np.stack([row <= largest_rejected(row, alpha) for row in p_values])
+            wrong.append(np.mean(false_discovery(is_outlier, rejected)))
         return {
             'known rows rejected ("fpr")': _share(p_values, ~is_outlier, alphas),
-            'known among the rejected ("fdr")': np.array(
-                [np.mean(false_discovery(is_outlier, rejected)) for rejected in by_fdr]
-            ),
+            'known among the rejected ("fdr")': np.array(wrong),
             'unknown rows found ("fpr")': _share(p_values, is_outlier, alphas),
         }
 
 
 def _share(p_values, of_rows, alphas):
     """Mean over tasks of the share of some rows that are rejected at each alpha."""
-    has_rows = of_rows.any(axis=1)
-    if not has_rows.any():
-        return np.full(len(alphas), np.nan)
-    p_values, of_rows = p_values[has_rows], of_rows[has_rows]
-    return np.array([(((p_values <= a) & of_rows).sum(1) / of_rows.sum(1)).mean() for a in alphas])
+    shares = [
+        [np.mean(p[rows] <= alpha) for p, rows in zip(p_values, of_rows, strict=True) if rows.any()]
+        for alpha in alphas
+    ]
+    return np.array([np.mean(each) if each else np.nan for each in shares])

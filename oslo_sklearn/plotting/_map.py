@@ -12,7 +12,7 @@ from sklearn.manifold import TSNE
 from .._typing import Array, Axes, Labels, RandomState, RowsLike, Self
 from ..metrics.registry import positions_in
 from ..preprocessing import CenterNormalize
-from ._style import COLOURS, MARKERS, Display
+from ._style import COLOURS, MARKERS, Display, legend_beside
 
 
 @dataclass(eq=False, repr=False)
@@ -96,11 +96,11 @@ class TaskMapDisplay(Display):
         ]
         last = fitted[-1]
         path = np.stack([solved.prototypes_ for solved in fitted])
-        prepare = CenterNormalize(center=last.center_).fit(support_X)
-        rows = [prepare.transform(support_X), prepare.transform(query_X)]
         n_classes, n_features = path.shape[1:]
-        rows.append(CenterNormalize(center=None).fit_transform(path.reshape(-1, n_features)))
-        rows = np.concatenate(rows).astype(np.float64)
+        prepare = CenterNormalize(center=last.center_).fit(support_X)
+        prototypes = CenterNormalize(center=None).fit_transform(path.reshape(-1, n_features))
+        parts = [prepare.transform(support_X), prepare.transform(query_X), prototypes]
+        rows = np.concatenate(parts).astype(np.float64)
         tsne = TSNE(
             metric="cosine",
             init="pca" if n_features > 1 else "random",
@@ -109,18 +109,15 @@ class TaskMapDisplay(Display):
         )
         places = tsne.fit_transform(rows)
         support, query, steps = np.split(places, np.cumsum([len(support_X), len(query_X)]))
-        classes = last.classes_
-        codes = [positions_in(classes, labels) for labels in (support_y, query_y)]
-        display = cls(
+        return cls(
             support,
             query,
             steps.reshape(-1, n_classes, 2),
-            support_codes=codes[0],
-            query_codes=codes[1],
+            support_codes=positions_in(last.classes_, support_y),
+            query_codes=positions_in(last.classes_, query_y),
             inlierness=getattr(last, "inlierness_", None),
-            classes=[str(name) for name in classes],
-        )
-        return display.plot(ax=ax)
+            classes=[str(name) for name in last.classes_],
+        ).plot(ax=ax)
 
     _figsize = (8.0, 5.2)
 
@@ -129,23 +126,16 @@ class TaskMapDisplay(Display):
         if self.inlierness is not None:
             sizes = 9 + 34 * np.asarray(self.inlierness)
         outliers = self.query_codes < 0
-        ax.scatter(
-            *self.query[outliers].T, s=sizes[outliers], marker="x", color="0.55", label="outliers"
-        )
+        cross = {"marker": "x", "color": "0.55", "label": "outliers"}
+        ax.scatter(*self.query[outliers].T, s=sizes[outliers], **cross)
         for k, name in enumerate(self.classes):
             colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
             rows = self.query_codes == k
             style = {"marker": marker, "color": colour}
             ax.scatter(*self.query[rows].T, s=sizes[rows], alpha=0.6, linewidth=0, **style)
-            ax.scatter(
-                *self.support[self.support_codes == k].T,
-                s=70,
-                facecolor="white",
-                linewidth=1.8,
-                marker=marker,
-                edgecolor=colour,
-                zorder=4,
-            )
+            support = self.support[self.support_codes == k]
+            edge = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.8}
+            ax.scatter(*support.T, s=70, marker=marker, zorder=4, **edge)
             steps = self.path[:, k]
             ax.plot(*steps.T, color="black", linewidth=1.3, zorder=5)
             ax.scatter(*steps[:-1].T, s=14, color="black", zorder=5)
@@ -153,17 +143,10 @@ class TaskMapDisplay(Display):
             ax.scatter([], [], s=40, label=name, **style)
         ax.scatter([], [], s=70, facecolor="white", edgecolor="0.2", label="support")
         ax.plot([], [], color="black", marker=".", label="prototype, step by step")
-        ax.scatter(
-            [],
-            [],
-            s=150,
-            marker="*",
-            color="white",
-            edgecolor="black",
-            label="prototype at the end",
-        )
+        star = {"marker": "*", "color": "white", "edgecolor": "black"}
+        ax.scatter([], [], s=150, label="prototype at the end", **star)
         if self.inlierness is not None:
             ax.scatter([], [], s=9, color="0.4", label="small: inlierness near 0")
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
-        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+        legend_beside(ax, fontsize=9)

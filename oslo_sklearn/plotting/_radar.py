@@ -26,10 +26,7 @@ class RadarDisplay(Display):
     baseline : str
         The method whose results are the dashed circle of no gain.
 
-    Attributes
-    ----------
-    ax_ : matplotlib PolarAxes
-    figure_ : matplotlib Figure
+    @attributes
 
     Examples
     --------
@@ -108,30 +105,18 @@ class RadarDisplay(Display):
         looks = styles(self.gains)
         for method, gain in self.gains.items():
             colour, marker, line, _ = looks[method]
-            is_subject = method == "OSLO"
-            ax.plot(
-                closed,
-                np.r_[gain, gain[:1]],
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                markersize=5.5,
-                linewidth=2.6 if is_subject else 1.4,
-                zorder=4 if is_subject else 3,
-                label=method,
-            )
-            if is_subject:
-                ax.fill(closed, np.r_[gain, gain[:1]], color=colour, alpha=0.10)
+            look = {"color": colour, "marker": marker, "markersize": 5.5, "linestyle": line}
+            gain = np.r_[gain, gain[:1]]
+            if method == "OSLO":
+                ax.plot(closed, gain, label=method, linewidth=2.6, zorder=4, **look)
+                ax.fill(closed, gain, color=colour, alpha=0.10)
+            else:
+                ax.plot(closed, gain, label=method, linewidth=1.4, zorder=3, **look)
         ax.plot([], [], color="0.15", linestyle="--", label=f"{self.baseline}: no gain")
         self._scale(ax, angles)
         # Below: at the sides it would meet the names of the spokes.
-        ax.legend(
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.15),
-            ncols=2,
-            frameon=False,
-            handlelength=3.2,
-        )
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15)}
+        ax.legend(ncols=2, frameon=False, handlelength=3.2, **place)
 
     def _scale(self, ax, angles):
         values = np.array([*self.gains.values(), np.zeros(len(self.spokes))])

@@ -91,15 +91,14 @@ class _CurveDisplay(Display):
         """
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
-        y, curves = np.asarray(y), {}
         points, area = CURVES[cls._name]
+        curves = {}
         for name, fitted in estimator.items():
             result = as_numpy(transduce(fitted, X))
             known, codes = (positions_in(fitted.classes_, each) for each in (y, result.labels))
-            answers = TaskAnswers(known, codes, np.asarray(result.outlierness))
-            of_one = TaskAnswers(known[None], codes[None], answers.scores[None])
-            x_and_y = points(known < 0, answers.is_right, answers.scores)
-            curves[name] = (*x_and_y, float(measure(of_one, [area])[area][0]))
+            task = TaskAnswers(known[None], codes[None], np.asarray(result.outlierness)[None])
+            x_and_y = points(known < 0, task.is_right[0], task.scores[0])
+            curves[name] = (*x_and_y, float(measure(task, [area])[area][0]))
         return cls(curves).plot(ax=ax)
 
     @classmethod

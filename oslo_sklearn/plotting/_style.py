@@ -47,7 +47,6 @@ def tidy(ax, grid="y"):
 
 
 def legend_above(ax, n_columns=3):
-    """A legend over the axes."""
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
 
 
@@ -145,8 +144,9 @@ class RowsDisplay(Display):
 
 def means_of(rows, by, metric):
     """Mean and half-width of a metric in percent, a frame indexed by `by`."""
-    if metric not in rows:
-        raise ValueError(f"rows has no column {metric!r}; found {', '.join(map(str, rows))}.")
+    for name in (*by, metric):
+        if name not in rows:
+            raise ValueError(f"rows has no column {name!r}; found {', '.join(map(str, rows))}.")
     key = [*by, "task"]
     if "task" in rows and rows.duplicated(key).any():
         raise ValueError(
@@ -155,3 +155,10 @@ def means_of(rows, by, metric):
         )
     mean, half_width = mean_and_half_width(rows.groupby(by, sort=False)[metric])
     return 100 * mean, 100 * half_width.fillna(0)
+
+
+def by_method(rows, column, metric):
+    """The same as two frames: a line for each value of a column, a column for each method."""
+    found = means_of(rows, [column, "method"], metric)
+    order = rows[column].unique(), rows["method"].unique()
+    return [values.unstack("method").loc[order] for values in found]

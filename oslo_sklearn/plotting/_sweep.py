@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Axes, DataFrame, Self
 from ..metrics.registry import title_of
-from ._style import Display, legend_beside, means_of, styles, tidy
+from ._style import Display, by_method, legend_beside, styles, tidy
 
 _AXIS_NAMES = {
     "n_query": "query rows per class",
@@ -74,22 +74,14 @@ class SweepDisplay(Display):
         -------
         display : SweepDisplay
         """
-        if x not in rows:
-            raise ValueError(f"rows has no column {x!r}; found {', '.join(map(str, rows))}.")
-        found = [
-            values.unstack("method").sort_index()
-            for values in means_of(rows, [x, "method"], metric)
-        ]
-        methods = rows["method"].unique().tolist()
-        mean, half_width = ({m: frame[m].to_numpy() for m in methods} for frame in found)
-        name = title_of(metric, long=True)
+        found = [frame.sort_index() for frame in by_method(rows, x, metric)]
+        mean, half_width = ({m: frame[m].to_numpy() for m in frame} for frame in found)
         if xlabel is None:
             varied = rows["varied"].iloc[0] if x == "value" and "varied" in rows else x
             xlabel = _AXIS_NAMES.get(varied, varied)
-        display = cls(
-            found[0].index.to_numpy(), mean, half_width, xlabel=xlabel, ylabel=f"{name} (%)"
-        )
-        return display.plot(ax=ax)
+        ylabel = f"{title_of(metric, long=True)} (%)"
+        places = found[0].index.to_numpy()
+        return cls(places, mean, half_width, xlabel=xlabel, ylabel=ylabel).plot(ax=ax)
 
     _figsize = (6.4, 3.8)
 
@@ -100,23 +92,13 @@ class SweepDisplay(Display):
         for method, mean in self.mean.items():
             colour, marker, line, _ = looks[method]
             half_width = self.half_width[method]
-            ax.fill_between(
-                places, mean - half_width, mean + half_width, color=colour, alpha=0.15, linewidth=0
-            )
-            ax.plot(
-                places,
-                mean,
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                markersize=6,
-                markeredgecolor="white",
-                markeredgewidth=0.6,
-                linewidth=2.4 if method in ("OSLO", "AdaptiveOSLO") else 1.5,
-                label=method,
-            )
+            low, high = mean - half_width, mean + half_width
+            ax.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+            edge = {"markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.6}
+            width = 2.4 if method in ("OSLO", "AdaptiveOSLO") else 1.5
+            look = {"color": colour, "marker": marker, "linestyle": line, "linewidth": width}
+            ax.plot(places, mean, label=method, **look, **edge)
         ax.set_xticks(places, [f"{value:g}" for value in self.x])
-        ax.set_xlabel(self.xlabel)
-        ax.set_ylabel(self.ylabel)
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         tidy(ax, grid="both")
         legend_beside(ax, handlelength=3.2)

@@ -53,14 +53,12 @@ def ablation(
     if not isinstance(variants, dict) or not all(isinstance(v, OSLO) for v in variants.values()):
         raise ValueError("methods: the ablation takes a dict of OSLO estimators.")
     X, y = drop_small_classes(X, y, max(n_shots) + 15)
-    settings = [({"shots": n_shot}, {"n_shot": n_shot}) for n_shot in n_shots]
-    rows = run_settings("ablation", X, y, settings, methods=variants, **options)
+    rows = run_settings("ablation", X, y, n_shots, methods=variants, **options)
     n_tasks, seed = options.get("n_tasks", 1000), options.get("random_state", 0)
+    pool = LabelledPool(X, y)
     pairs = [(variant, n_shot) for n_shot in n_shots for variant in variants.values()]
     bar = progress_bar(pairs, enabled=options.get("progress", True), desc="prototypes")
-    found = [
-        _similarities(variant, LabelledPool(X, y), n_shot, n_tasks, seed) for variant, n_shot in bar
-    ]
+    found = [_similarities(variant, pool, n_shot, n_tasks, seed) for variant, n_shot in bar]
     rows.insert(rows.columns.get_loc("seconds"), "similarity", np.concatenate(found))
     return rows
 

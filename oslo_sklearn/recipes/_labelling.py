@@ -61,17 +61,11 @@ def labelling(
         raise ValueError(f"n_labels must be below {n_query}, the rows of the smallest query.")
     frames = []
     for n_shot in n_shots:
-        tasks = [
-            next(
-                FewShotOpenSetSplit(
-                    n_shot=n_shot,
-                    n_open=n_opens[task % len(n_opens)],
-                    n_tasks=1,
-                    random_state=random_state + task,
-                ).split(X, y)
-            )
-            for task in range(n_tasks)
-        ]
+        tasks: list[tuple] = []
+        for task in range(n_tasks):
+            n_open, seed = n_opens[task % len(n_opens)], random_state + task
+            split = FewShotOpenSetSplit(n_shot=n_shot, n_open=n_open, n_tasks=1, random_state=seed)
+            tasks += split.split(X, y)
         file = None
         if cache is not None:
             Path(cache).mkdir(parents=True, exist_ok=True)

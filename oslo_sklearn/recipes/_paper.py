@@ -60,10 +60,8 @@ def table(
     >>> summarize(rows, by=["shots", "method"]).index.tolist()
     [(1, 'k-NN'), (1, 'OSLO'), (5, 'k-NN'), (5, 'OSLO')]
     """
-    settings = [({"shots": n_shot}, {"n_shot": n_shot}) for n_shot in n_shots]
-    return run_settings(
-        "table", X, y, settings, base=base, methods=methods, with_curves=True, **options
-    )
+    options |= {"base": base, "methods": methods}
+    return run_settings("table", X, y, n_shots, with_curves=True, **options)
 
 
 def broad(
@@ -89,10 +87,9 @@ def broad(
     rows : pandas.DataFrame
         As of `table`.
     """
-    settings = [({"shots": n_shot}, {"n_shot": n_shot, "open_set": "broad"}) for n_shot in n_shots]
-    return run_settings(
-        "broad", X, y, settings, base=base, methods=methods, with_curves=True, **options
-    )
+    options |= {"base": base, "methods": methods}
+    settings: list[tuple[dict, dict]] = [({}, {"open_set": "broad"})]
+    return run_settings("broad", X, y, n_shots, settings, with_curves=True, **options)
 
 
 def backbones(
@@ -125,13 +122,11 @@ def backbones(
         raise ValueError(f"feature files need different names; got {', '.join(names)}.")
     frames = []
     for features in feature_sets:
-        settings = [
-            ({"features": features.name, "shots": n_shot}, {"n_shot": n_shot}) for n_shot in n_shots
-        ]
-        pool, base = features.part(split), features.base
-        frames.append(
-            run_settings("backbones", *pool, settings, base=base, methods=methods, **options)
-        )
+        X, y = features.part(split)
+        recipe = f"backbones_features-{features.name}"  # in the names of cached files
+        rows = run_settings(recipe, X, y, n_shots, base=features.base, methods=methods, **options)
+        rows.insert(0, "features", features.name)
+        frames.append(rows)
     return pandas.concat(frames, ignore_index=True)
 
 
@@ -159,12 +154,9 @@ def queries(
     rows : pandas.DataFrame
         As of `table`, after the columns ``shots`` and ``n_query``.
     """
-    settings = [
-        ({"shots": n_shot, "n_query": n_query}, {"n_shot": n_shot, "n_query": n_query})
-        for n_shot in n_shots
-        for n_query in n_queries
-    ]
-    return run_settings("queries", X, y, settings, base=base, methods=methods, **options)
+    options |= {"base": base, "methods": methods}
+    settings = [({"n_query": n_query}, {"n_query": n_query}) for n_query in n_queries]
+    return run_settings("queries", X, y, n_shots, settings, **options)
 
 
 def imbalance(
@@ -197,16 +189,15 @@ def imbalance(
         As of `table`, after the columns ``shots``, ``varied`` (``"outlier_share"`` or
         ``"dirichlet"``) and ``value``.
     """
+    options |= {"base": base, "methods": methods}
     settings: list[tuple[dict, dict]] = []
-    for n_shot in n_shots:
-        for share in outlier_shares:
-            n_known = round(QUERY_ROWS * (1 - share))
-            if not 0 < n_known < QUERY_ROWS:
-                raise ValueError(f"outlier_shares: {share!r} leaves no inliers or no outliers.")
-            sizes = {"n_query": n_known, "n_open_query": QUERY_ROWS - n_known}
-            columns = {"shots": n_shot, "varied": "outlier_share", "value": float(share)}
-            settings.append((columns, {"n_shot": n_shot, **sizes}))
-        for concentration in concentrations:
-            columns = {"shots": n_shot, "varied": "dirichlet", "value": float(concentration)}
-            settings.append((columns, {"n_shot": n_shot, "dirichlet": concentration}))
-    return run_settings("imbalance", X, y, settings, base=base, methods=methods, **options)
+    for share in outlier_shares:
+        n_known = round(QUERY_ROWS * (1 - share))
+        if not 0 < n_known < QUERY_ROWS:
+            raise ValueError(f"outlier_shares: {share!r} leaves no inliers or no outliers.")
+        sizes = {"n_query": n_known, "n_open_query": QUERY_ROWS - n_known}
+        settings.append(({"varied": "outlier_share", "value": float(share)}, sizes))
+    for concentration in concentrations:
+        columns = {"varied": "dirichlet", "value": float(concentration)}
+        settings.append((columns, {"dirichlet": concentration}))
+    return run_settings("imbalance", X, y, n_shots, settings, **options)

@@ -22,7 +22,8 @@ def run_settings(
     recipe,
     X,
     y,
-    settings,
+    n_shots,
+    settings=(({}, {}),),
     *,
     base=None,
     methods=None,
@@ -33,16 +34,17 @@ def run_settings(
 ):
     """Evaluate methods in each setting; rows of all, the setting's columns first.
 
-    `settings` is a list of pairs: the columns' values, and arguments of the split. `options` are
-    those of `evaluate_settings`.
+    `settings` is a list of pairs, each for every number of shots: values of columns, and arguments
+    of the split. `options` are those of `evaluate_settings`.
     """
-    need = max(_need(**{"n_shot": 1, "n_query": 15, **split}) for _, split in settings)
+    need = max(_need(max(n_shots), **split) for _, split in settings)
     X, y = drop_small_classes(X, y, need)
-    common = {"n_tasks": n_tasks, "random_state": random_state}
-    drawn = [
-        (columns, X, y, FewShotOpenSetSplit(**arguments, **common))
-        for columns, arguments in settings
-    ]
+    drawn = []
+    for n_shot in n_shots:
+        for columns, split in settings:
+            arguments = {"n_shot": n_shot, "n_tasks": n_tasks, "random_state": random_state}
+            where = {"shots": n_shot, **columns}
+            drawn.append((where, X, y, FewShotOpenSetSplit(**split, **arguments)))
     by_shot = {}
 
     def methods_for(n_shot, stem):
@@ -63,37 +65,27 @@ def run_settings(
 
 
 def evaluate_settings(
-    recipe,
-    settings,
-    methods_for,
-    *,
-    cache=None,
-    progress=True,
-    with_curves=False,
-    n_jobs=None,
-    metrics=None,
+    recipe, settings, methods_for, *, cache=None, progress=True, with_curves=False, **options
 ):
     """Rows of all settings, the setting's columns first.
 
     A setting is its columns' values, X, y and the split. ``methods_for(n_shot, stem)`` gives its
     methods; what they keep is in files whose names begin with the stem. With curves, files of
-    them are beside the cached rows.
+    them are beside the cached rows. `options` are those of `evaluate`.
     """
     pandas = require("pandas", "evaluation")
     if cache is not None:
-        cache = Path(cache)
-        cache.mkdir(parents=True, exist_ok=True)
+        Path(cache).mkdir(parents=True, exist_ok=True)
     frames = []
     for columns, X, y, split in progress_bar(settings, enabled=progress, unit="setting"):
-        stem = None if cache is None else cache / _file_name(recipe, columns)
-        files = {}
+        stem, files = None, {}
         if cache is not None:
+            stem = Path(cache) / _file_name(recipe, columns)
             files["cache"] = f"{stem}.csv"
-        if cache is not None and with_curves:
-            files["curves"] = curves_file(cache, recipe, columns)
+            if with_curves:
+                files["curves"] = curves_file(cache, recipe, columns)
         methods = methods_for(split.n_shot, stem)
-        options = {"n_jobs": n_jobs, "progress": progress, "metrics": metrics, **files}
-        rows = evaluate(methods, X, y, split, **options)
+        rows = evaluate(methods, X, y, split, progress=progress, **options, **files)
         for place, (name, value) in enumerate(columns.items()):
             rows.insert(place, name, value)
         frames.append(rows)
@@ -120,7 +112,7 @@ def drop_small_classes(X, y, need):
     return X[keep], y[keep]
 
 
-def _need(n_shot, n_query, n_open_query=0, **_) -> int:
+def _need(n_shot, n_query=15, n_open_query=0, **_) -> int:
     return max(n_shot + n_query, n_open_query or 0)
 
 

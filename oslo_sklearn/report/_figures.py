@@ -52,22 +52,16 @@ def figures_of(
     -------
     figures : dict of str to tuple (caption, matplotlib Figure)
     """
-    draw = {
-        "table": _table,
-        "broad": _table,
-        "queries": _queries,
-        "imbalance": _imbalance,
-        "backbones": _backbones,
-        "ablation": _ablation,
-        "labelling": _labelling,
-    }.get(recipe)
-    figures = {} if draw is None else draw(rows)
+    figures = {}
     if recipe in ("table", "broad"):
+        figures = _radar(rows)
         if cache is not None:
-            figures |= _curves(recipe, rows, cache)
+            figures |= _by_shots(rows, _curves(recipe, cache))
         if features is not None and "OSLO" in set(rows["method"]):
             open_set = "broad" if recipe == "broad" else "classes"
             figures |= _task_figures(features, split, rows, seed, open_set)
+    elif recipe in _DRAWN:
+        figures = _by_shots(rows, _DRAWN[recipe])
     return figures
 
 
@@ -78,16 +72,7 @@ def _new(width, height, **subplot):
 
 
 def best_of_families(rows):
-    """The method of each family with the highest mean AUROC, in order of appearance.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from oslo_sklearn.report._figures import best_of_families
-    >>> best_of_families(pd.DataFrame({"method": ["k-NN", "COPOD", "OSLO"],
-    ...                                "auroc": [0.8, 0.6, 0.9]}))
-    ['k-NN', 'OSLO']
-    """
+    """The method of each family with the highest mean AUROC, in order of appearance."""
     means = rows.groupby("method", sort=False)["auroc"].mean()
     best = {}
     for method, mean in means.items():
@@ -97,11 +82,9 @@ def best_of_families(rows):
     return list(best.values())
 
 
-def _table(rows):
-    if STRONG_BASELINE not in set(rows["method"]):
-        return {}
+def _radar(rows):
     chosen = [method for method in best_of_families(rows) if method != STRONG_BASELINE]
-    if not chosen:
+    if STRONG_BASELINE not in set(rows["method"]) or not chosen:
         return {}
     ax = _new(5.6, 6.0, projection="polar")
     display = plotting.RadarDisplay.from_results(
@@ -114,78 +97,75 @@ def _table(rows):
     return {"radar": (caption, display.figure_)}
 
 
-def _queries(rows):
-    return _sweeps(rows, "n_query")
-
-
-def _imbalance(rows):
-    figures = {}
-    for varied, part in rows.groupby("varied", sort=False):
-        figures |= _sweeps(part, "value", f"{varied}_")
-    return figures
-
-
-def _sweeps(rows, x, prefix=""):
-    figures = {}
-    for shots, part in rows.groupby("shots", sort=False):
-        for metric in ("accuracy", "auroc"):
-            display = plotting.SweepDisplay.from_results(
-                part, x=x, metric=metric, ax=_new(6.4, 3.8)
-            )
-            title = title_of(metric, long=True)
-            caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
-            figures[f"{prefix}{metric}_{shots}shot"] = (caption, display.figure_)
-    return figures
-
-
-def _by_shots(rows, caption, draw):
-    """A figure for each number of shots, out of ``draw(part) -> display``."""
+def _by_shots(rows, draw):
+    """Figures for each number of shots; ``draw(part, shots)`` yields name, caption and display."""
     return {
-        f"{shots}shot": (caption.format(shots=shots), draw(part).figure_)
+        f"{name}{shots}shot": (caption, display.figure_)
         for shots, part in rows.groupby("shots", sort=False)
+        for name, caption, display in draw(part, shots)
     }
 
 
-def _labelling(rows):
-    def draw(part):
-        axes = {"x": "n_labels", "xlabel": "labels given", "ax": _new(6.4, 3.8)}
-        return plotting.SweepDisplay.from_results(part, metric="accuracy", **axes)
-
-    return _by_shots(rows, "Rows with the right name against labels given, {shots}-shot.", draw)
+def _queries(part, shots):
+    return _sweeps(part, shots, "n_query")
 
 
-def _backbones(rows):
-    def draw(part):
-        n_bars = part["features"].nunique() * part["method"].nunique()
-        ax = _new(min(3.4 + 0.3 * n_bars, 12), 3.6)
-        return plotting.BackboneDisplay.from_results(part, ax=ax)
-
-    caption = "AUROC on several features, {shots}-shot, with 95 % confidence intervals."
-    return _by_shots(rows, caption, draw)
+def _imbalance(part, shots):
+    for varied, rows in part.groupby("varied", sort=False):
+        yield from _sweeps(rows, shots, "value", f"{varied}_")
 
 
-def _ablation(rows):
-    def draw(part):
-        return plotting.AblationDisplay.from_results(part, ax=_new(6.6, 3.6))
+def _sweeps(part, shots, x, prefix=""):
+    for metric in ("accuracy", "auroc"):
+        ax = _new(6.4, 3.8)
+        display = plotting.SweepDisplay.from_results(part, x=x, metric=metric, ax=ax)
+        title = title_of(metric, long=True)
+        caption = f"{title}, {shots}-shot; bands are 95 % confidence intervals."
+        yield f"{prefix}{metric}_", caption, display
 
-    return _by_shots(rows, "What inlierness and optimisation are worth, {shots}-shot.", draw)
+
+def _labelling(part, shots):
+    axes = {"x": "n_labels", "xlabel": "labels given", "ax": _new(6.4, 3.8)}
+    display = plotting.SweepDisplay.from_results(part, metric="accuracy", **axes)
+    yield "", f"Rows with the right name against labels given, {shots}-shot.", display
 
 
-def _curves(recipe, rows, cache):
+def _backbones(part, shots):
+    n_bars = part["features"].nunique() * part["method"].nunique()
+    ax = _new(min(3.4 + 0.3 * n_bars, 12), 3.6)
+    caption = f"AUROC on several features, {shots}-shot, with 95 % confidence intervals."
+    yield "", caption, plotting.BackboneDisplay.from_results(part, ax=ax)
+
+
+def _ablation(part, shots):
+    caption = f"What inlierness and optimisation are worth, {shots}-shot."
+    yield "", caption, plotting.AblationDisplay.from_results(part, ax=_new(6.6, 3.6))
+
+
+_DRAWN = {
+    "queries": _queries,
+    "imbalance": _imbalance,
+    "backbones": _backbones,
+    "ablation": _ablation,
+    "labelling": _labelling,
+}
+
+
+def _curves(recipe, cache):
     """ROC and OSCR curves over the tasks of the run, as its rows' companion files hold them."""
-    figures = {}
-    kinds = {"roc": plotting.ROCDisplay, "oscr": plotting.OSCRDisplay}
-    for shots, part in rows.groupby("shots", sort=False):
+
+    def draw(part, shots):
         methods, n_tasks = part["method"].unique().tolist(), part["task"].nunique()
         which = ""
         if len(methods) > _MOST_CURVES:
             methods, which = best_of_families(part), " of the best method of each family by AUROC"
         path = curves_file(cache, recipe, {"shots": shots})
-        for name, kind in kinds.items():
+        for name, kind in {"roc": plotting.ROCDisplay, "oscr": plotting.OSCRDisplay}.items():
             display = kind.from_curves(path, methods=methods, n_tasks=n_tasks, ax=_new(4.8, 4.6))
             caption = f"{name.upper()} curves{which}, {shots}-shot, averaged over {n_tasks} tasks."
-            figures[f"{name}_{shots}shot"] = (caption, display.figure_)
-    return figures
+            yield f"{name}_", caption, display
+
+    return draw
 
 
 def _task_figures(features, part, rows, seed, open_set):

@@ -58,42 +58,36 @@ class ResultTable(NamedTuple):
             For each row, the text of each column and whether it is among the column's best: its
             interval overlaps that of the best mean.
         """
-        digits = self._digits()
-        best = self._is_among_best(digits)
-        lines = []
-        for r in range(len(self.rows)):
-            line = []
-            for c in range(len(self.columns)):
-                if np.isnan(self.mean[r, c]):
-                    line.append(("–", False))
-                    continue
-                text = f"{self.mean[r, c]:.{digits[r, c]}f}"
-                if self.half_width is not None and not np.isnan(self.half_width[r, c]):
-                    text += f" {plus_minus} {self.half_width[r, c]:.{digits[r, c]}f}"
-                line.append((text, bool(best[r, c])))
-            lines.append(line)
-        return lines
+        width, digits = np.full(self.mean.shape, np.nan), np.full(self.mean.shape, 3)
+        if self.half_width is not None:
+            width = self.half_width
+            digits = np.where(np.round(np.nan_to_num(width), 1) < 1, 1, 0)
 
-    def _digits(self) -> np.ndarray:
-        """Decimals of each cell."""
-        if self.half_width is None:
-            return np.full(self.mean.shape, 3)
-        return np.where(np.round(np.nan_to_num(self.half_width), 1) < 1, 1, 0)
+        def cell(mean, width, digits, is_best):
+            if np.isnan(mean):
+                return "–", False
+            text = f"{mean:.{digits}f}"
+            if not np.isnan(width):
+                text += f" {plus_minus} {width:.{digits}f}"
+            return text, bool(is_best)
 
-    def _is_among_best(self, digits) -> np.ndarray:
+        arrays = (self.mean, width, digits, self._is_among_best(width, digits))
+        return [
+            [cell(*numbers) for numbers in zip(*line, strict=True)]
+            for line in zip(*arrays, strict=True)
+        ]
+
+    def _is_among_best(self, width, digits) -> np.ndarray:
         """Cells whose interval, as it is written, overlaps that of their column's best mean."""
         scale = 10.0**digits
         signed = np.where(self.lower_is_better, -1, 1) * np.round(self.mean * scale) / scale
-        width = np.zeros(signed.shape)
-        if self.half_width is not None:
-            width = np.round(np.nan_to_num(self.half_width) * scale) / scale
+        width = np.round(np.nan_to_num(width) * scale) / scale
         group = np.array(self.groups if self.best_by_group else [""] * len(self.rows))
         found = np.zeros(signed.shape, dtype=bool)
         for name in np.unique(group):
             of_group = group == name
             low = np.where(np.isnan(signed), -np.inf, signed)[of_group]
-            top = low.argmax(axis=0)
-            columns = np.arange(low.shape[1])
+            top, columns = low.argmax(axis=0), np.arange(low.shape[1])
             bar = low[top, columns] - width[of_group][top, columns]
             # Rounded decimals are not exact in binary.
             found[of_group] = low + width[of_group] >= bar - 1e-9
@@ -163,14 +157,14 @@ def summary_tables(
     tables : list of ResultTable
     """
     tables = []
-    for values, part in _sections(summary, by):
-        methods, metrics = part["method"].unique().tolist(), part["metric"].unique().tolist()
+    for title, part in _sections(summary, by):
+        methods, metrics = part["method"].unique(), part["metric"].unique()
         found = [
             part.pivot(index="method", columns="metric", values=name).loc[methods, metrics]
             for name in ("mean", "half_width")
         ]
-        columns, lower = map(title_of, metrics), [sign_of(name) < 0 for name in metrics]
-        tables.append(_of_methods(_title(by, values), [*columns], found, group_of, lower))
+        columns, lower = [*map(title_of, metrics)], [sign_of(name) < 0 for name in metrics]
+        tables.append(_of_methods(title, columns, found, group_of, lower))
     return tables
 
 
@@ -198,16 +192,15 @@ def sweep_tables(
     tables : list of ResultTable
     """
     tables = []
-    for values, part in _sections(rows, by):
-        methods = part["method"].unique().tolist()
-        order = part[x].unique().tolist()
+    for title, part in _sections(rows, by):
+        methods, order = part["method"].unique(), part[x].unique()
         name = str(part["varied"].iloc[0]) if x == "value" and "varied" in part else x
         columns = [f"{name.replace('_', ' ')} {value:g}" for value in order]
         for metric in metrics:
             groups = part.groupby(["method", x], sort=False)[metric]
             found = [each.unstack(x).loc[methods, order] for each in mean_and_half_width(groups)]
-            title = ", ".join(filter(None, [title_of(metric), _title(by, values)]))
-            tables.append(_of_methods(title, columns, found, group_of, sign_of(metric) < 0))
+            whole = ", ".join(filter(None, [title_of(metric), title]))
+            tables.append(_of_methods(whole, columns, found, group_of, sign_of(metric) < 0))
     return tables
 
 
@@ -233,17 +226,15 @@ def pile_tables(rows: DataFrame) -> list[ResultTable]:
     tables : list of ResultTable
     """
     tables = []
-    for (shots,), part in _sections(rows, ["shots"]):
+    for title, part in _sections(rows, ["shots"]):
         of_piles = metric_tables(part, by=["pile"])
         tables.append(
-            ResultTable(
-                _title(["shots"], [shots]),
-                [name for table in of_piles for name in table.rows],
-                of_piles[0].columns,
-                np.concatenate([table.mean for table in of_piles]),
-                np.concatenate([table.half_width for table in of_piles]),
-                [table.title for table in of_piles for _ in table.rows],
-                of_piles[0].lower_is_better,
+            of_piles[0]._replace(
+                title=title,
+                rows=[name for table in of_piles for name in table.rows],
+                mean=np.concatenate([table.mean for table in of_piles]),
+                half_width=np.concatenate([table.half_width for table in of_piles]),
+                groups=[table.title for table in of_piles for _ in table.rows],
                 best_by_group=True,
             )
         )
@@ -271,28 +262,20 @@ def summary_frame(
     summary : pandas.DataFrame
     """
     pandas = require("pandas", "evaluation")
-    metrics = metrics_in(rows) if metrics is None else metrics
-    keys = [*by, "method"]
     frames = []
-    for metric in metrics:
-        groups = rows.groupby(keys, sort=False)[metric]
+    for metric in metrics_in(rows) if metrics is None else metrics:
+        groups = rows.groupby([*by, "method"], sort=False)[metric]
         mean, half_width = mean_and_half_width(groups)
-        frame = pandas.DataFrame(
-            {"mean": mean, "half_width": half_width, "n_tasks": groups.count()}
-        ).reset_index()
-        frame.insert(len(keys), "metric", metric)
-        frames.append(frame)
+        numbers = {"mean": mean, "half_width": half_width, "n_tasks": groups.count()}
+        frames.append(pandas.DataFrame({"metric": metric, **numbers}).reset_index())
     return pandas.concat(frames, ignore_index=True)
 
 
 def _sections(rows, by):
-    if not by:
-        return [((), rows)]
-    return list(rows.groupby(list(by), sort=False))
-
-
-def _title(by, values) -> str:
-    parts = []
-    for name, value in zip(by, values, strict=True):
-        parts.append(f"{value}-shot" if name == "shots" else str(value).replace("_", " "))
-    return ", ".join(parts)
+    """Title and rows of each setting."""
+    for values, part in rows.groupby(list(by), sort=False) if by else [((), rows)]:
+        titles = [
+            f"{value}-shot" if name == "shots" else str(value).replace("_", " ")
+            for name, value in zip(by, values, strict=True)
+        ]
+        yield ", ".join(titles), part

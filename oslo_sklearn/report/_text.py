@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from .._text import load_template
 from ._tables import ResultTable
 
+TEMPLATES = Path(__file__).parent / "templates"
 _TEX = {
     **{mark: rf"\{mark}" for mark in "&%_#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -123,25 +125,8 @@ def to_html(tables: Sequence[ResultTable]) -> str:
     -------
     text : str
     """
-    parts = []
-    for table in tables:
-        if table.title:
-            parts.append(f"<h3>{html.escape(table.title)}</h3>")
-        heads = "".join(f"<th>{html.escape(name)}</th>" for name in ["method", *table.columns])
-        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>")
-        for name, group, cells in _lines(table):
-            if group:
-                span = len(table.columns) + 1
-                parts.append(
-                    f'<tr class="family"><td colspan="{span}">{html.escape(group)}</td></tr>'
-                )
-            marked = "".join(
-                f"<td><b>{text}</b></td>" if is_best else f"<td>{text}</td>"
-                for text, is_best in cells
-            )
-            parts.append(f"<tr><td>{html.escape(name)}</td>{marked}</tr>")
-        parts.append("</tbody></table>")
-    return "\n".join(parts)
+    with_lines = [(table, list(_lines(table))) for table in tables]
+    return load_template(TEMPLATES, "tables.html.j2").render(tables=with_lines)
 
 
 def _lines(table):

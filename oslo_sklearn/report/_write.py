@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import html
 import io
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -11,34 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from .._files import write_whole
+from .._optional import require
+from .._text import load_template
 from .._typing import DataFrame, PathLike
 from ._tables import ResultTable, summary_frame
-from ._text import to_html, to_latex, to_markdown, to_rst
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem;
-  color: #1c2330; background: #fbfbfd; }}
-h1 {{ font-size: 1.5rem; }}
-table {{ border-collapse: collapse; margin: .6rem 0 1.6rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .15rem 1rem .15rem 0; text-align: right; }}
-th:first-child, td:first-child {{ text-align: left; }}
-thead th {{ border-bottom: 1px solid #aab; }}
-.family td {{ padding-top: .5rem; color: #556; font-style: italic; }}
-.environment td {{ text-align: left; }}
-figure {{ margin: 1.2rem 0; }}
-figure img {{ max-width: 100%; background: #fff; border: 1px solid #e3e5ec; border-radius: 6px; }}
-figcaption {{ color: #556; }}
-</style></head><body>
-<h1>{title}</h1>
-<p>{note}</p>
-{tables}
-{figures}
-<h2>How this was made</h2>
-<table class="environment"><tbody>{environment}</tbody></table>
-</body></html>
-"""
+from ._text import TEMPLATES, to_html, to_latex, to_markdown, to_rst
 
 
 def write_report(
@@ -83,47 +58,35 @@ def write_report(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     environment = environment or {}
-    pictures = {
-        key: (caption, to_svg(figure)) for key, (caption, figure) in (figures or {}).items()
-    }
-    files = {}
+    figures = figures or {}
+    svgs = {key: to_svg(figure) for key, (_, figure) in figures.items()}
+    captions = [caption for caption, _ in figures.values()]
+    files = {f"{name}.csv": rows}
     if "task" in rows:
-        files[f"{name}_rows.csv"] = rows.drop(columns="seconds", errors="ignore").to_csv(
-            index=False
-        )
-        files[f"{name}.csv"] = summary_frame(rows, by).to_csv(index=False)
-    else:
-        files[f"{name}.csv"] = rows.to_csv(index=False)
+        files = {f"{name}_rows.csv": rows.drop(columns="seconds", errors="ignore")}
+        files[f"{name}.csv"] = summary_frame(rows, by)
     if environment:
-        files[f"{name}_environment.csv"] = _csv([("entry", "value"), *environment.items()])
+        entries = require("pandas", "evaluation").DataFrame(environment.items())
+        files[f"{name}_environment.csv"] = entries.set_axis(["entry", "value"], axis=1)
+    texts = {file_name: frame.to_csv(index=False) for file_name, frame in files.items()}
     listed = "\n".join(f"* {key}: {value}" for key, value in environment.items())
-    files[f"{name}.tex"] = to_latex(tables)
-    files[f"{name}.md"] = f"## {title}\n\n{note}\n\n{to_markdown(tables)}\n{listed}\n"
-    files[f"{name}.rst"] = to_rst(tables)
-    files[f"{name}.html"] = _PAGE.format(
-        title=html.escape(title),
-        note=html.escape(note),
+    texts[f"{name}.tex"] = to_latex(tables)
+    texts[f"{name}.md"] = f"## {title}\n\n{note}\n\n{to_markdown(tables)}\n{listed}\n"
+    texts[f"{name}.rst"] = to_rst(tables)
+    texts[f"{name}.html"] = load_template(TEMPLATES, "page.html.j2").render(
+        title=title,
+        note=note,
         tables=to_html(tables),
-        figures="".join(_figure(caption, svg) for caption, svg in pictures.values()),
-        environment="".join(
-            f"<tr><td>{html.escape(key)}</td><td>{html.escape(value)}</td></tr>"
-            for key, value in environment.items()
-        ),
+        pictures=zip(captions, (b64encode(svg).decode() for svg in svgs.values()), strict=True),
+        environment=environment,
     )
-    if pictures:
+    for key, svg in svgs.items():
         (folder / "figures").mkdir(exist_ok=True)
-    for key, (_, svg) in pictures.items():
-        files[f"figures/{name}_{key}.svg"] = svg.decode()
+        texts[f"figures/{name}_{key}.svg"] = svg.decode()
     return [
         write_whole(folder / file_name, lambda file, text=text: file.write(text.encode()))
-        for file_name, text in files.items()
+        for file_name, text in texts.items()
     ]
-
-
-def _csv(rows) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def to_svg(figure: Any) -> bytes:
@@ -137,19 +100,8 @@ def to_svg(figure: Any) -> bytes:
     -------
     svg : bytes
     """
-    from .._optional import require
-
     matplotlib = require("matplotlib", "plots")
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "oslo_sklearn"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
-
-
-def _figure(caption, svg: bytes) -> str:
-    source = b64encode(svg).decode()
-    caption = html.escape(caption)
-    return (
-        f'<figure><img alt="{caption}" src="data:image/svg+xml;base64,{source}">'
-        f"<figcaption>{caption}</figcaption></figure>\n"
-    )

@@ -60,13 +60,18 @@ class EpisodePool:
         """The episodes of a seed, each row prepared as the method's rows are."""
         n_way, n_shot, n_query, is_open = self.shape
         tasks = self.shape.splitter(n_episodes, seed).sample(self.codes)
-        support, query = (self._gather(index) for index in (tasks.support, tasks.query))
-        outliers = None
+        support, query = (
+            self.rows[torch.from_numpy(index).to(self.rows.device)]
+            for index in (tasks.support, tasks.query)
+        )
+        parts = [support, query]
         if is_open:
-            support = torch.cat(support.tensor_split(2, 1))
             first, second = query.tensor_split(2, 1)
-            query, outliers = torch.cat([first, second]), torch.cat([second, first])
-        parts = [support, query] if outliers is None else [support, query, outliers]
+            parts = [
+                torch.cat(support.tensor_split(2, 1)),
+                torch.cat([first, second]),
+                torch.cat([second, first]),
+            ]
         support, known, *others = self._prepare(parts)
         classes = torch.arange(n_way, device=support.device)
         return Episodes(
@@ -77,9 +82,6 @@ class EpisodePool:
             others[0] if others else None,
             n_way,
         )
-
-    def _gather(self, index: np.ndarray) -> Tensor:
-        return self.rows[torch.from_numpy(index).to(self.rows.device)]
 
 
 def hold_out_classes(codes: np.ndarray, n_needed: int, seed: int) -> np.ndarray:

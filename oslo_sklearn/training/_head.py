@@ -192,9 +192,8 @@ def _freeze(array) -> np.ndarray:
         array = array.detach().cpu()
         # NumPy lacks bfloat16 and smaller types.
         array = (array if array.dtype == torch.float64 else array.float()).numpy()
-    array = np.asarray(array)
-    wide = array.dtype == np.float64
-    array = np.array(array, dtype=np.float64 if wide else np.float32, order="C")
+    kept = np.float64 if np.asarray(array).dtype == np.float64 else np.float32
+    array = np.array(array, dtype=kept, order="C")
     array.flags.writeable = False
     return array
 
@@ -209,10 +208,8 @@ def _check_layout(kind: str, arrays: dict) -> dict[str, int]:
         faults.append(f"unexpected keys: {', '.join(sorted(unknown))}")
     # Vectors first: a bias settles a size that a wrongly shaped matrix would get wrong.
     sizes: dict[str, int] = {}
-    for name, letters in sorted(layout.items(), key=lambda item: len(item[1])):
-        shape = arrays[name].shape if name in arrays else None
-        if shape is None:
-            continue
+    for name in sorted(layout.keys() & arrays.keys(), key=lambda name: (len(layout[name]), name)):
+        letters, shape = layout[name], arrays[name].shape
         if len(shape) == len(letters):
             for letter, size in zip(letters, shape, strict=True):
                 sizes.setdefault(letter, size)

@@ -21,9 +21,10 @@ from ._episodes import EpisodePool, Episodes, seed_of
 STEPS_PER_CHECK = 25
 _N_CHECK_BATCHES = 8  # of episodes, the same at each check
 _FORMAT = 1
+_COUNTS = {"step": int, "n_since_best": int, "is_done": bool, "curve": list}
 _KINDS = {
     **{"format": int, "fingerprint": str, "seed": int, "params": dict, "best": dict},
-    **{"optimizer": dict, "step": int, "n_since_best": int, "is_done": bool, "curve": list},
+    **{"optimizer": dict, **_COUNTS},
 }
 _TRAIN, _DROP, _CHECK = range(3)  # streams of random numbers
 
@@ -82,13 +83,8 @@ def train(
         held_out.draw(recipe.batch_size, seed_of(recipe.seed, _CHECK, i))
         for i in range(0 if state.is_done else _N_CHECK_BATCHES)
     ]
-    bar = progress_bar(
-        total=n_steps * recipe.batch_size,
-        initial=state.step * recipe.batch_size,
-        unit=" episodes",
-        enabled=progress,
-    )
-    with bar:
+    sizes = {"total": n_steps * recipe.batch_size, "initial": state.step * recipe.batch_size}
+    with progress_bar(**sizes, unit=" episodes", enabled=progress) as bar:
         if not state.curve and not state.is_done:
             _check(state, checks, recipe, float("nan"))
         losses: list[float] = []  # since the last check
@@ -100,7 +96,7 @@ def train(
             bar.set_postfix(shown, refresh=False)
             is_last = state.step >= n_steps
             if is_last or state.step % STEPS_PER_CHECK == 0:
-                _check(state, checks, recipe, sum(losses) / len(losses))
+                _check(state, checks, recipe, loss)
                 losses.clear()
                 state.is_done = is_last or state.n_since_best >= recipe.patience
                 if checkpoint_path is not None:
@@ -110,11 +106,11 @@ def train(
 
 def _begin(start: dict[str, Tensor], recipe: Recipe) -> Progress:
     params = {name: tensor.clone() for name, tensor in start.items()}
-    groups = []
-    for name, tensor in params.items():
-        rate = recipe.rates.get(name, recipe.learning_rate)
-        if rate:
-            groups.append({"params": [tensor.requires_grad_()], "lr": rate})
+    groups = [
+        {"params": [tensor.requires_grad_()], "lr": rate}
+        for name, tensor in params.items()
+        if (rate := recipe.rates.get(name, recipe.learning_rate))
+    ]
     return Progress(params, _copy(params), torch.optim.Adam(groups))
 
 
@@ -169,10 +165,7 @@ def _store(state: Progress, path, fingerprint: str, seed: int) -> None:
         "params": _copy(state.params),
         "best": state.best,
         "optimizer": state.optimizer.state_dict(),
-        "step": state.step,
-        "n_since_best": state.n_since_best,
-        "is_done": state.is_done,
-        "curve": state.curve,
+        **{name: getattr(state, name) for name in _COUNTS},
     }
     write_whole(path, lambda file: save_tensors(content, file))
 
@@ -206,8 +199,8 @@ def _restore(state: Progress, path, fingerprint: str, seed: int) -> None:
                 state.best[name].copy_(content["best"][name])
         state.optimizer.load_state_dict(content["optimizer"])
         curve = torch.tensor(content["curve"], dtype=torch.float64)
-        state.curve = curve.reshape(-1, 4).tolist()
+        content["curve"] = curve.reshape(-1, 4).tolist()
     except Exception as error:  # crafted files raise nearly anything
         raise ValueError(f"checkpoint_path: {os.fspath(path)!r} is damaged: {error}.") from error
-    state.step, state.n_since_best = content["step"], content["n_since_best"]
-    state.is_done = content["is_done"]
+    for name in _COUNTS:
+        setattr(state, name, content[name])

@@ -115,23 +115,22 @@ def decide(
 
 
 def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
-    own_threshold = fitted.threshold_ if alpha is None else None
-    threshold = _between(answer.outlierness, answer.is_outlier, own_threshold)
-    if alpha is None:
-        own = isinstance(estimator.threshold, str) and estimator.contamination is None
-        chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
-        text = (
-            f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
-            "This promises no error rate; p-values do"
-        )
-        return Rule("threshold", threshold, 0.1, control, text, notes)
-    promise = PROMISES[control].format(f"{alpha:.0%}")
-    return Rule(
-        "p_value", threshold, alpha, control, f"unknown by p-value ({control}): {promise}", notes
+    if alpha is not None:
+        threshold = _between(answer.outlierness, answer.is_outlier)
+        promise = PROMISES[control].format(f"{alpha:.0%}")
+        text = f"unknown by p-value ({control}): {promise}"
+        return Rule("p_value", threshold, float(alpha), control, text, notes)
+    threshold = _between(answer.outlierness, answer.is_outlier, fitted.threshold_)
+    own = isinstance(estimator.threshold, str) and estimator.contamination is None
+    chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
+    text = (
+        f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
+        "This promises no error rate; p-values do"
     )
+    return Rule("threshold", threshold, 0.1, control, text, notes)
 
 
-def _between(scores: np.ndarray, is_outlier: np.ndarray, own: float | None) -> float:
+def _between(scores, is_outlier: np.ndarray, own: float | None = None) -> float:
     """A threshold between the known and the unknown, which rounding cannot cross.
 
     The method's own where it is such a one, else midway.

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from .._decision import Scores
 from .._results import Transduction
 from ..discovery import group_rows
+from ..metrics.registry import positions_in
 from ._checks import directions
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
@@ -24,14 +25,8 @@ class Looks(BaseEstimator):
     the known classes, these groups, and neither; and once more, with the groups of what was
     rejected by then. A photo near a group of unknown ones is found that way, even if it resembles
     a known class; and one that resembles no group stays. Where a group was part of a known class,
-    the mean with the first look limits the harm.
-
-    Parameters
-    ----------
-    estimator : AdaptiveOSLO
-        Its scores are the log-odds of being unknown, which makes them probabilities to average.
-    outlier_label : str, optional
-        The label of known negatives.
+    the mean with the first look limits the harm. AdaptiveOSLO's scores are log-odds of being
+    unknown, which makes them probabilities to average.
     """
 
     def __init__(self, estimator, outlier_label=None):
@@ -39,12 +34,11 @@ class Looks(BaseEstimator):
         self.outlier_label = outlier_label
 
     def fit(self, support_X, support_y, query_X):
-        """Look at a task."""
         self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
         self.estimator_.fit(support_X, support_y, query_X)
         self.classes_, self.n_iter_ = self.estimator_.classes_, self.estimator_.n_iter_
         self.last_ = None
-        codes = np.array([_code(label, self.classes_) for label in support_y])
+        codes = positions_in(self.classes_, support_y)  # -1 for known negatives
         n_examples = _n_examples(codes)
         self._keep(self._answer(query_X))
         for _ in range(_FURTHER if n_examples else 0):
@@ -74,13 +68,11 @@ class Looks(BaseEstimator):
         return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
     def transduce(self, X):
-        """Labels, probabilities, outlierness and decisions."""
         answer = self._answer(X)
         answer.is_outlier = answer.outlierness > self.threshold_
         return answer
 
     def score_samples(self, X):
-        """Log-odds of being unknown."""
         return self._answer(X).outlierness
 
     def _answer(self, X):
@@ -102,12 +94,6 @@ def _shares(answer, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     scores = np.asarray(answer.outlierness, dtype=np.float64)
     classes = expit(-scores)[:, None] * answer.proba
     return classes[:, :n_classes], expit(scores) + classes[:, n_classes:].sum(axis=1)
-
-
-def _code(label, classes: np.ndarray) -> int:
-    """Position of a label, -1 for known negatives."""
-    position = int(np.searchsorted(classes, label))
-    return position if position < len(classes) and classes[position] == label else -1
 
 
 def _n_examples(codes: np.ndarray) -> int:

@@ -1,21 +1,27 @@
-"""The page: its data as columns, and its one HTML file."""
+"""The page: its data as columns, its one HTML file, and what a notebook shows of it."""
 
 from __future__ import annotations
 
 import json
 import os
-from functools import cache
+from base64 import b64encode
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
+from .._text import load_template
 from ._decide import PROMISES
+from ._thumbnails import thumbnail
+from .summary import class_counts
 
-_HERE = Path(__file__).parent
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS_FOLDER = Path(__file__).parent / "static"
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
 _BEST = 5  # classes whose probability a photo's page shows
+_IN_NOTEBOOKS = 8  # rows to label first
 _TEXT = 2000  # characters of a text that the page shows
 
 
@@ -42,15 +48,7 @@ def page_data(result, folder: Path | None = None) -> dict:
         "method": type(result.estimator).__name__,
         "unknown": result.outlier_label,
         "classes": classes,
-        "rule": {
-            "kind": found.rule.kind,
-            "threshold": float(found.rule.threshold),
-            "alpha": float(found.rule.alpha),
-            "control": found.rule.control,
-            "text": found.rule.text,
-            "promise": PROMISES[found.rule.control],
-            "notes": found.rule.notes,
-        },
+        "rule": {**asdict(found.rule), "promise": PROMISES[found.rule.control]},
         "name": query.names,
         "label": [code_of[label] for label in found.labels.tolist()],
         "score": _rounded(found.outlierness),
@@ -92,29 +90,62 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
     `assets` is the folder of scripts, style and pictures, `data` comes from `to_json`, and `table`
     tells which ``decisions.csv`` the page belongs to.
     """
-    return _template("index.html.j2").render(
+    return load_template(TEMPLATES, "index.html.j2").render(
         title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
 
 
-def render_notebook(**values) -> str:
-    """The display of a `Triage` in a notebook."""
-    return _template("notebook.html.j2").render(**values)
+def render_notebook(result) -> str:
+    """What a notebook shows of a `Triage`: HTML without scripts, with pictures inside."""
+    found = result.found_
+    suggested = np.flatnonzero(found.suggested)
+    first = suggested[np.argsort(found.suggested[suggested])][:_IN_NOTEBOOKS]
+    counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
+    most = max(n for _, n in counts)
+    is_text = result.query.kind == "text"
+    return load_template(TEMPLATES, "notebook.html.j2").render(
+        title=repr(result),
+        counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
+        rule=found.rule.text[:1].upper() + found.rule.text[1:],
+        checks=[check.text for check in result.checks_[:_IN_NOTEBOOKS]],
+        rows=[
+            {
+                "picture": _picture(result.query, row),
+                "text": str(result.query.shown[row])[:200] if is_text else "",
+                "name": result.query.names[row],
+                "decision": result.decisions_[row],
+                "numbers": _numbers(result, row),
+            }
+            for row in first
+        ],
+    )
 
 
-def static_file(name: str) -> bytes:
-    """A script or style of the page."""
-    return (_HERE / "static" / name).read_bytes()
+def _numbers(result, row: int) -> str:
+    """As the page says it: how sure a label is, or what the row is nearest to."""
+    found = result.found_
+    score = f"{found.outlierness[row]:+.2f}"
+    if found.is_outlier[row]:
+        return f"{score} · nearest {found.labels[row]}"
+    return f"{result.probability()[row]:.0%} · {score}"
 
 
-@cache
-def _template(name: str):
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def _picture(rows, row: int) -> str | None:
+    if rows.kind != "image":
+        return None
+    try:
+        data = thumbnail(rows.shown[row], 192)
+    except Exception:  # as the page does: the name instead
+        return None
+    return f"data:{media_type(data)};base64,{b64encode(data).decode()}"
 
-    loader = FileSystemLoader(_HERE / "templates")
-    return Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template(name)
+
+def page_title(result) -> str:
+    return f"Triage of {len(result.query)} rows"
+
+
+def media_type(picture: bytes) -> str:
+    return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
 
 
 def _rounded(values, digits: int | None = None) -> list:
@@ -126,15 +157,9 @@ def _rounded(values, digits: int | None = None) -> list:
 
 def _links(files, folder: Path) -> dict:
     """Links from the page to the images, with what they have in common said once."""
-    links = [_link(file, folder) for file in files]
-    first, last = min(links), max(links)  # what these two share, all do
-    prefix = first[: next((i for i, c in enumerate(first) if last[i : i + 1] != c), len(first))]
-    return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}
-
-
-def _link(file: str, folder: Path) -> str:
     try:
-        path = os.path.relpath(file, folder)
+        links = [quote(os.fsencode(Path(os.path.relpath(f, folder)).as_posix())) for f in files]
     except ValueError:  # another drive
-        return Path(file).absolute().as_uri()
-    return quote(os.fsencode(path.replace(os.sep, "/")))
+        links = [Path(f).absolute().as_uri() for f in files]
+    prefix = os.path.commonprefix(links)  # noqa: RUF071, character by character is right here
+    return {"prefix": prefix, "rest": [link[len(prefix) :] for link in links]}

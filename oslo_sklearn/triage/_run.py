@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from .._files import content_digest
+from .._optional import require
 from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
 from ._checks import check_support, directions, nearest_labelled
 from ._decide import decide
-from .rows import Rows, read_background, read_pile, read_support
+from ._page import render_notebook
+from .report import write_report
+from .rows import Rows, check_widths, read_background, read_pile, read_support
+from .summary import summarise
 from .tables import decisions_csv
 
 # Rows up to which one thread decides. On a busy machine, threads of many small steps wait for each
@@ -107,18 +113,10 @@ class Triage:
     ----------
     support, query : Rows
         Labelled rows and the pile, as `triage` has read them.
-    estimator : estimator, optional
-        See `triage`.
-    outlier_label : str, default="unknown"
-        See `triage`.
-    alpha : float, optional
-        See `triage`.
-    control : {"fpr", "fdr"}, default="fpr"
-        See `triage`.
     center : array-like of shape (n_features,), optional
         The mean of other data of the same kind.
-    n_suggested : int, default=20
-        See `triage`.
+    estimator, outlier_label, alpha, control, n_suggested
+        As in `triage`.
 
     Attributes
     ----------
@@ -143,15 +141,10 @@ class Triage:
         center: Array | None = None,
         n_suggested: int = 20,
     ) -> None:
-        from sklearn.base import clone
-
         from .. import AdaptiveOSLO
 
-        if support.X.shape[1] != query.X.shape[1]:
-            raise ValueError(
-                f"the labelled rows have {support.X.shape[1]} features and the pile's "
-                f"{query.X.shape[1]}: take both from the same model."
-            )
+        width, pile = support.X.shape[1], query.X.shape[1]
+        check_widths("the support", width, "the pile", pile)
         if not str(outlier_label).strip():
             raise ValueError("outlier_label must be a word, got an empty text.")
         if n_suggested < 0:
@@ -162,11 +155,7 @@ class Triage:
         self.alpha, self.control, self.n_suggested = alpha, control, n_suggested
         self.center = center
         if center is not None:
-            if len(center) != support.X.shape[1]:
-                raise ValueError(
-                    f"the background has {len(center)} features and the pile "
-                    f"{support.X.shape[1]}: take both from the same model."
-                )
+            check_widths("the background", len(center), "the pile", pile)
             self.estimator.set_params(center=center)
         self.estimator.set_params(outlier_label=self.outlier_label)
         self._given = {str(label): label for label in support.y.tolist()}
@@ -217,24 +206,23 @@ class Triage:
         y = np.concatenate([self._labels, given])
         is_open = np.ones(len(self.query), dtype=bool)
         is_open[rows] = False
+        has_open = is_open.any()
+        if not has_open:  # a pile that is labelled to the last row still has to be looked at
+            is_open[:] = True
         in_pile = is_open.copy()
         in_pile[rows[_beyond_typical(given, y)]] = True
-        # A pile that is labelled to the last row still has to be looked at.
-        everything = np.arange(len(self.query))
-        open_rows = np.flatnonzero(is_open) if is_open.any() else everything
-        pile_rows = np.flatnonzero(in_pile) if is_open.any() else everything
         with threadpool_limits(1 if len(self.query) <= _ONE_THREAD else None):
             found = decide(
                 self.estimator,
                 X,
                 y,
                 self.query.X,
-                open_rows,
-                pile_rows,
+                np.flatnonzero(is_open),
+                np.flatnonzero(in_pile),
                 outlier_label=self.outlier_label,
                 alpha=self._usable_alpha(y),
                 control=self.control,
-                n_suggested=n_suggested if is_open.any() else 0,
+                n_suggested=n_suggested if has_open else 0,
             )
         self._keep(found, rows, given)
         near_support, near_query = directions(X, self.query.X, self.center)
@@ -246,21 +234,22 @@ class Triage:
             near_query,
             self.support,
             self.query,
+            y,
             self.outlier_label,
         )
 
     def _usable_alpha(self, y):
         """None, while a class that was just named has one example: p-values need two."""
+        if self.alpha is None:
+            return None
         names, counts = np.unique(y[y != self.outlier_label], return_counts=True)
-        alone = names[counts < 2].tolist()
-        if self.alpha is None or not alone:
-            return self.alpha
-        if given := set(alone) & set(self._labels.tolist()):
+        alone = set(names[counts < 2].tolist())
+        if given := alone & set(self._labels.tolist()):
             raise ValueError(
                 f"alpha needs two labelled examples of every class, and {min(given)!r} has one: "
                 "label a second one, or decide without alpha and control."
             )
-        return None
+        return None if alone else self.alpha
 
     def _keep(self, found, rows, given) -> None:
         """Labels that were given replace the method's."""
@@ -292,11 +281,12 @@ class Triage:
 
     def to_frame(self) -> DataFrame:
         """A pandas DataFrame with the nine columns of ``decisions.csv``, in the pile's order."""
-        from .._optional import require
-
         pandas = require("pandas", "evaluation")
         found = self.found_
-        n = len(self.query)
+        p_values = np.nan if found.p_values is None else found.p_values
+        groups, suggested = (
+            pandas.Series(each, dtype="Int64") for each in (found.groups, found.suggested)
+        )
         as_given = np.array([self._given.get(label, label) for label in found.labels], dtype=object)
         columns = {
             "path": self.query.names,
@@ -305,14 +295,11 @@ class Triage:
             "probability": self.probability(),
             "outlierness": found.outlierness,
             "is_outlier": found.is_outlier,
-            "p_value": np.full(n, np.nan) if found.p_values is None else found.p_values,
-            "group": pandas.array(found.groups, dtype="Int64"),
-            "suggested": pandas.array(found.suggested, dtype="Int64"),
+            "p_value": p_values,
+            "group": groups.where(groups >= 0),
+            "suggested": suggested.where(suggested > 0),
         }
-        frame = pandas.DataFrame(columns)
-        frame.loc[frame["group"] < 0, "group"] = pandas.NA
-        frame.loc[frame["suggested"] < 1, "suggested"] = pandas.NA
-        return frame
+        return pandas.DataFrame(columns)
 
     def to_csv(self) -> bytes:
         """The content of ``decisions.csv``: the most outlying rows first."""
@@ -330,8 +317,6 @@ class Triage:
         -------
         text : str
         """
-        from .summary import summarise
-
         return summarise(self, out)
 
     def write(self, folder: PathLike, *, cache_dir: PathLike | None = None) -> Path:
@@ -349,14 +334,10 @@ class Triage:
         page : Path
             ``index.html``.
         """
-        from .report import write_report
-
         return write_report(self, folder, cache_dir)
 
     def _repr_html_(self) -> str:
-        from ._notebook import render
-
-        return render(self)
+        return render_notebook(self)
 
     def __repr__(self) -> str:
         n_unknown = int(self.found_.is_outlier.sum())
@@ -373,9 +354,10 @@ def _beyond_typical(given, y) -> np.ndarray:
     pile, its class was missing there, and other rows were taken for it: of the right decisions on
     the rest of the pile, up to thirteen in a hundred were lost.
     """
-    counts = np.unique(y, return_counts=True)[1]
-    codes, sizes = np.unique(given, return_inverse=True, return_counts=True)[1:]
-    number = np.empty(len(given), dtype=int)  # 0 is the first row of its label
-    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    number[np.argsort(codes, kind="stable")] = np.arange(len(given)) - first
-    return number >= np.median(counts)
+    typical = np.median(np.unique(y, return_counts=True)[1])
+    seen: Counter = Counter()
+    is_beyond = []
+    for label in given.tolist():
+        is_beyond.append(seen[label] >= typical)
+        seen[label] += 1
+    return np.array(is_beyond, dtype=bool)

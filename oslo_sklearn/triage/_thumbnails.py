@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from zlib import compress, crc32
 import numpy as np
 
 from .._files import content_digest, is_special, write_whole
+from .._optional import require
 from .._progress import progress_bar
 
 SIZE = 256  # pixels of the longer side: sharp at twice the width of a tile
@@ -18,17 +20,17 @@ LARGE = 1600
 _WORKERS = min(4, os.cpu_count() or 1)
 
 
-def write_thumbnails(images, names, folder: Path, cache_dir=None) -> None:
-    """Write each image as ``folder/name``; one that cannot be read is left out."""
+def write_thumbnails(images, folder: Path, prefix="", cache_dir=None) -> None:
+    """Write ``<prefix><row>.jpg`` for each image; one that cannot be read is left out."""
     folder.mkdir(parents=True, exist_ok=True)
     cache = None
     if cache_dir is not None:
         cache = Path(cache_dir) / "thumbnails"
         cache.mkdir(parents=True, exist_ok=True)
+    names = (folder / f"{prefix}{row}.jpg" for row in range(len(images)))
     with ThreadPoolExecutor(_WORKERS) as pool:
-        pairs = zip(images, names, strict=True)
-        jobs = pool.map(lambda pair: _write(pair[0], pair[1], folder, cache), pairs)
-        for _ in progress_bar(jobs, total=len(names), unit=" pictures"):
+        jobs = pool.map(lambda image, name: _write(image, name, cache), images, names)
+        for _ in progress_bar(jobs, total=len(images), unit=" pictures"):
             pass
 
 
@@ -36,9 +38,6 @@ def thumbnail(image, size: int = SIZE) -> bytes:
     """The image as JPEG (pixels: PNG), no side longer than `size`."""
     if isinstance(image, np.ndarray) and max(image.shape[:2]) <= size:
         return png(image)
-    import io
-
-    from .._optional import require
     from ..features import to_rgb
 
     pil = require("PIL.Image", "features")
@@ -56,30 +55,21 @@ def thumbnail(image, size: int = SIZE) -> bytes:
     return data.getvalue()
 
 
-def _write(image, name: str, folder: Path, cache: Path | None) -> None:
-    target = folder / name
+def _write(image, target: Path, cache: Path | None) -> None:
     try:
         kept = None if cache is None else _kept(image, cache)
-        has_picture = kept is not None and kept.exists()
-        picture = None if has_picture else thumbnail(image)
+        is_kept = kept is not None and kept.exists()
+        picture = kept.read_bytes() if is_kept else thumbnail(image)
     except Exception:  # decoders raise nearly anything; the page shows the name instead
         return
-    if has_picture:
-        _link(kept, target)
-        return
     target.write_bytes(picture)
-    if kept is not None:
-        _link(target, kept)
-
-
-def _link(picture: Path, name: Path) -> None:
-    """Give a finished picture another name, or a copy where there are no links."""
-    try:
-        os.link(picture, name)
-    except FileExistsError:  # of the same image, twice in the pile
-        pass
-    except OSError:
-        write_whole(name, lambda file: file.write(picture.read_bytes()))
+    if kept is not None and not is_kept:
+        try:
+            os.link(target, kept)
+        except FileExistsError:  # of the same image, twice in the pile
+            pass
+        except OSError:  # no links on this disk
+            write_whole(kept, lambda file: file.write(picture))
 
 
 def _kept(image, cache: Path) -> Path | None:

@@ -16,41 +16,39 @@ def gather(files, out: Path, names: list[str], is_live: bool) -> tuple[dict[int,
 
     The live loop goes on where it stopped: it first reads what it wrote into `out`.
     """
-    files = list(files)
+    files = [Path(file) for file in files]
     own = Path(out) / FILE
-    if is_live and own.is_file() and not any(_same_file(own, file) for file in files):
+    if is_live and own.is_file() and not any(f.exists() and f.samefile(own) for f in files):
         files.insert(0, own)
-    row_of = {name: row for row, name in enumerate(names)}
-    absolute = None
+    row_of = {}
+    if files:  # the pile may have been named from another folder
+        row_of = {os.path.abspath(name): row for row, name in enumerate(names)}
+        row_of |= {name: row for row, name in enumerate(names)}
     found, absent = {}, []
     for file in files:
         labels = read_corrections(file)
-        matched = {}
-        for path, label in labels.items():
-            row = row_of.get(path)
-            if row is None:
-                # The pile may have been named from another folder.
-                absolute = absolute or {os.path.abspath(name): row_of[name] for name in names}
-                row = absolute.get(os.path.abspath(path))
-            if row is None:
-                absent.append(path)
-            else:
-                matched[row] = label
+        rows = {path: row_of.get(path, row_of.get(os.path.abspath(path))) for path in labels}
+        matched = {row: labels[path] for path, row in rows.items() if row is not None}
         if labels and not matched:
             raise ValueError(
                 f"{os.fspath(file)!r}: none of its {len(labels)} paths is in the pile; "
                 f"the first is {next(iter(labels))!r}, the pile's first is {names[0]!r}."
             )
         found.update(matched)
+        absent += [path for path, row in rows.items() if row is None]
     return found, absent
 
 
 def append(out: Path, labels: dict[str, str | None]) -> None:
     """Add lines to the live loop's file; they are on the disk when this returns."""
     file = Path(out) / FILE
-    with open(file, "ab", buffering=0) as stream:
+    with open(file, "a+b", buffering=0) as stream:
         start = stream.seek(0, os.SEEK_END)
-        text = _line_break(file, start) + corrections_csv(labels, header=start == 0)
+        text = corrections_csv(labels, header=start == 0)
+        if start:
+            stream.seek(start - 1)
+            if stream.read(1) != b"\n":  # a crash, or an editor, left the last line open
+                text = b"\r\n" + text
         try:
             if stream.write(text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(file))
@@ -58,16 +56,3 @@ def append(out: Path, labels: dict[str, str | None]) -> None:
         except BaseException:  # half a line would be half a label
             stream.truncate(start)
             raise
-
-
-def _line_break(file: Path, size: int) -> bytes:
-    """Closes a last line that a crash, or an editor, left open."""
-    if not size:
-        return b""
-    with open(file, "rb") as stream:
-        stream.seek(size - 1)
-        return b"" if stream.read(1) == b"\n" else b"\r\n"
-
-
-def _same_file(a, b) -> bool:
-    return Path(b).exists() and os.path.samefile(a, b)

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from .._files import content_digest, unfinished_name, write_together
-from ._page import STATIC, page_data, render, static_file, to_json
+from ._page import SCRIPTS_FOLDER, STATIC, page_data, page_title, render, to_json
 from ._thumbnails import write_thumbnails
 
 _ASSETS = re.compile(r"page-[0-9a-f]{12}")
@@ -31,8 +31,8 @@ def write_report(result, folder, cache_dir=None) -> Path:
         assets.mkdir()
         _write_pictures(result, assets / "thumbs", cache_dir)
         for name in STATIC:
-            (assets / name).write_bytes(static_file(name))
-        _publish(result, folder, assets.name)
+            shutil.copyfile(SCRIPTS_FOLDER / name, assets / name)
+        _publish(result, folder, assets)
     finally:
         # Whichever of the two is not in use: the old report's folder, or the unfinished one.
         _remove_others(folder)
@@ -41,8 +41,7 @@ def write_report(result, folder, cache_dir=None) -> Path:
 
 def update_report(result, folder) -> None:
     """New decisions on the same pile: the pictures stay."""
-    folder = Path(folder)
-    _publish(result, folder, _assets_of(folder / "index.html"))
+    _publish(result, Path(folder), assets_of(folder))
 
 
 def finish_report(folder) -> None:
@@ -62,17 +61,11 @@ def finish_report(folder) -> None:
         os.replace(page, folder / "index.html")
 
 
-def thumbnails_of(folder) -> Path:
-    """Where the pictures of a report lie."""
-    return Path(folder) / _assets_of(Path(folder) / "index.html") / "thumbs"
-
-
-def _publish(result, folder: Path, assets: str) -> None:
+def _publish(result, folder: Path, assets: Path) -> None:
     """Write table and page. The table is first: a spreadsheet may hold it, and then both stay."""
     table = result.to_csv()
-    title = f"Triage of {len(result.query)} rows"
     data = to_json(page_data(result, folder))
-    page = render(title, assets, data, table=content_digest(table)).encode()
+    page = render(page_title(result), assets.name, data, table=content_digest(table)).encode()
     write_together(
         [
             (folder / "decisions.csv", lambda file: file.write(table)),
@@ -81,25 +74,25 @@ def _publish(result, folder: Path, assets: str) -> None:
     )
 
 
-def _assets_of(page: Path) -> str | None:
+def assets_of(folder) -> Path | None:
+    """The page's own folder, which its first lines name; None where there is no page."""
     try:
-        with open(page, "rb") as file:
+        with open(Path(folder, "index.html"), "rb") as file:
             found = _ASSETS.search(file.read(_HEAD).decode("utf-8", "replace"))
     except FileNotFoundError:
         return None
-    return found.group() if found else None
+    return Path(folder, found.group()) if found else None
 
 
 def _write_pictures(result, folder: Path, cache_dir) -> None:
     for rows, prefix in ((result.query, ""), (result.support, "s")):
         if rows.kind == "image":
-            names = [f"{prefix}{i}.jpg" for i in range(len(rows))]
-            write_thumbnails(rows.shown, names, folder, cache_dir)
+            write_thumbnails(rows.shown, folder, prefix, cache_dir)
 
 
 def _remove_others(folder: Path) -> None:
     """Remove pages' folders that ``index.html`` does not name."""
-    used = _assets_of(folder / "index.html")
-    for entry in os.scandir(folder):
-        if _ASSETS.fullmatch(entry.name) and entry.name != used and entry.is_dir():
-            shutil.rmtree(entry.path, ignore_errors=True)
+    used = assets_of(folder)
+    for entry in folder.iterdir():
+        if _ASSETS.fullmatch(entry.name) and entry != used and entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,9 @@ from textwrap import shorten
 
 import numpy as np
 
-from .tables import read_table, refuse_decisions
+from .._feature_files import is_feature_file, load_rows
+from .._text import read_table
+from .tables import refuse_decisions
 
 
 @dataclass
@@ -42,15 +43,15 @@ class Rows:
 
 def read_support(source, extractor=None, features=None) -> Rows:
     """Labelled rows out of a pair ``(X, y)``, a folder, a csv or a feature file."""
-    if isinstance(source, tuple):
-        if len(source) != 2:
-            raise ValueError(f"support must be a pair (X, y), got a tuple of {len(source)}.")
+    if not isinstance(source, tuple):
+        rows = _of_path(source, extractor, features, labelled=True)
+    elif len(source) == 2:
         rows = _of_array(source[0])
         rows.y = np.asarray(source[1])
     else:
-        rows = _of_path(source, extractor, features, labelled=True)
+        raise ValueError(f"support must be a pair (X, y), got a tuple of {len(source)}.")
     if rows.y is None:
-        raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
+        raise _without_labels(source)
     if rows.y.shape != (len(rows),):
         raise ValueError(f"support has {len(rows)} rows and labels of shape {rows.y.shape}.")
     return rows
@@ -58,12 +59,10 @@ def read_support(source, extractor=None, features=None) -> Rows:
 
 def read_pile(source, extractor=None, features=None, images=None, texts=None) -> Rows:
     """Unlabelled rows out of an array or frame, a folder, a csv, a feature file or image files."""
-    if isinstance(source, (str, os.PathLike)):
-        rows = _of_path(source, extractor, features, labelled=False)
-    elif isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
+    if isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
         rows = _of_images([os.fspath(path) for path in source], None, extractor)
     else:
-        rows = _of_array(source)
+        rows = _of_any(source, extractor, features)
     for kind, shown in (("image", images), ("text", texts)):
         if shown is not None:
             if len(shown) != len(rows):
@@ -76,23 +75,31 @@ def read_pile(source, extractor=None, features=None, images=None, texts=None) ->
 
 def read_background(source, extractor=None) -> np.ndarray:
     """The mean of other data of the same kind."""
-    if isinstance(source, (str, os.PathLike)):
-        return _of_path(source, extractor, None, labelled=False).X.mean(axis=0)
-    return _of_array(source).X.mean(axis=0)
+    return _of_any(source, extractor).X.mean(axis=0)
 
 
-def needs_extractor(source, features=None) -> bool:
-    """Whether a source is made of image files whose features have to be computed."""
-    from .._feature_files import is_feature_file
+def check_widths(name, width: int, other, other_width: int) -> None:
+    """Refuse rows of two models."""
+    if width != other_width:
+        raise ValueError(
+            f"{name} has {width} features a row and {other} {other_width}: take both from the same "
+            "model."
+        )
 
-    return source is not None and features is None and not is_feature_file(source)
 
-
-def _wanted(source) -> str:
-    """Where the labels would be."""
+def _without_labels(source) -> ValueError:
+    """Says where the labels would be."""
+    is_csv = Path(source).suffix.lower() == ".csv"
+    wanted = "a column label" if is_csv else "the field y"
     if Path(source).is_dir():
-        return "a subfolder for each class"
-    return "a column label" if Path(source).suffix.lower() == ".csv" else "the field y"
+        wanted = "a subfolder for each class"
+    return ValueError(f"{source} has no labels: {wanted} is needed.")
+
+
+def _of_any(source, extractor, features=None) -> Rows:
+    if isinstance(source, (str, os.PathLike)):
+        return _of_path(source, extractor, features, labelled=False)
+    return _of_array(source)
 
 
 def _of_array(X) -> Rows:
@@ -101,11 +108,14 @@ def _of_array(X) -> Rows:
     X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"rows of features of shape (n, n_features) are needed, got {X.shape}.")
-    return Rows(X, [str(name) for name in (range(len(X)) if index is None else index)])
+    return Rows(X, _numbers(X) if index is None else [str(name) for name in index])
+
+
+def _numbers(rows) -> list[str]:
+    return [str(row) for row in range(len(rows))]
 
 
 def _of_path(source, extractor, features, labelled: bool) -> Rows:
-    from .._feature_files import is_feature_file
     from ..features import find_images, load_image_folder
 
     path = Path(source)
@@ -117,22 +127,20 @@ def _of_path(source, extractor, features, labelled: bool) -> Rows:
             refuse_decisions(path, columns)
         if "text" in columns or features is not None:
             return _of_csv(path, columns, table, features)
-    if labelled:
-        paths, labels = load_image_folder(path)
-        if labels is None:  # before hours of work
-            raise ValueError(f"{source} has no labels: {_wanted(source)} is needed.")
-        return _of_images(paths, labels, extractor)
-    return _of_images(find_images(path), None, extractor)
+    if not labelled:
+        return _of_images(find_images(path), None, extractor)
+    paths, labels = load_image_folder(path)
+    if labels is None:  # before hours of work
+        raise _without_labels(source)
+    return _of_images(paths, labels, extractor)
 
 
 def _of_feature_file(path: Path) -> Rows:
-    from .._feature_files import load_rows
-
     X, y, paths = load_rows(path)
     if not len(X):
         raise ValueError(f"{path} has no rows.")
     if paths is None:
-        return Rows(X, [str(i) for i in range(len(X))], y)
+        return Rows(X, _numbers(X), y)
     names = [str(name) for name in paths]
     seen = any(Path(name).is_file() for name in names[:20])
     return Rows(X, names, y, "image" if seen else "row", names if seen else None)
@@ -145,30 +153,21 @@ def _of_csv(path: Path, columns, table, features) -> Rows:
     if len(features) != len(table):
         raise ValueError(f"{path} has {len(table)} rows and its features {len(features)}.")
     y = np.array([row["label"] for row in table]) if "label" in columns else None
+    names = _numbers(table)
     if "path" in columns:
         names = [os.fspath(path.parent / row["path"]) for row in table]
-    else:
-        names = [str(i) for i in range(len(table))]
     if "text" in columns:
         return Rows(features, names, y, "text", [row["text"] for row in table])
     return Rows(features, names, y, "image", names)
 
 
 def _of_images(paths, labels, extractor) -> Rows:
+    from ..features import read_images
+
     if extractor is None:
         raise ValueError("images need an extractor: extractor=TimmFeatureExtractor(...).")
     if labels is None and not len(paths):
         raise ValueError("the pile is empty: there is no image to decide on.")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ images could not be read")
-        X = np.asarray(extractor.transform(list(paths)))
-    unreadable = list(getattr(extractor, "failed_", ()))
-    if not len(X):
-        raise ValueError(
-            f"none of the {len(paths)} images could be read; the first: "
-            f"{unreadable[0].path}: {unreadable[0].reason}"
-        )
-    left_out = [failure.index for failure in unreadable]
-    names = [str(path) for path in np.delete(np.asarray(paths, dtype=object), left_out)]
-    y = None if labels is None else np.delete(labels, left_out)
+    X, paths, y, unreadable = read_images(extractor, paths, labels)
+    names = paths.tolist()
     return Rows(X, names, y, "image", names, unreadable)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import socket
 import sys
 import threading
 import webbrowser
 from pathlib import Path
 
 from .._optional import require
-from ._page import STATIC, page_data, render, static_file, to_json
+from ._page import media_type, page_data, page_title, render, to_json
 from ._thumbnails import LARGE, thumbnail
 from .corrections import append
-from .report import thumbnails_of, update_report
+from .report import assets_of, update_report
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 5_000_000
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-_TYPES = {".js": "text/javascript", ".css": "text/css"}
+_HEADERS = [  # of every answer
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
 
 
 class Loop:
@@ -39,7 +40,6 @@ class Loop:
         self._changed = threading.Condition()
         self._writing = threading.Lock()
         self._stopped = self._at_work = False
-        self._thumbnails = thumbnails_of(folder)
         self._note_suggested()
         self._data = self._make_data()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -73,15 +73,6 @@ class Loop:
         self._thread.join(timeout)
         with self._writing:  # a file that is being written is finished, and no other is begun
             return is_decided and not self._at_work
-
-    def thumbnail_file(self, name: str) -> Path | None:
-        """The picture of a row of the pile (``12.jpg``) or of the support (``s12.jpg``)."""
-        number = name.removesuffix(".jpg").removeprefix("s")
-        if not (number.isascii() and number.isdecimal() and name.endswith(".jpg")):
-            return None
-        rows = self.result.support if name.startswith("s") else self.result.query
-        file = self._thumbnails / name
-        return file if int(number) < len(rows) and file.is_file() else None
 
     def large(self, row: int) -> bytes | None:
         """The image of a row as JPEG or PNG."""
@@ -139,64 +130,48 @@ class Loop:
 def make_app(loop: Loop, token: str, port: int):
     """The ASGI application; everything lies below the token."""
     applications = require("starlette.applications", "app")
-    routing = require("starlette.routing", "app")
-    responses = require("starlette.responses", "app")
-
-    def answer(content, media_type):
-        return responses.Response(content, media_type=media_type, headers=_HEADERS)
-
-    def nothing():
-        return responses.PlainTextResponse("Not found", 404, headers=_HEADERS)
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
 
     def index(request):
-        title = f"Triage of {len(loop.result.query)} rows"
-        return answer(render(title, "assets", loop.data(), live=True), "text/html")
-
-    def asset(request):
-        name = request.path_params["name"]
-        if name not in STATIC:
-            return nothing()
-        return answer(static_file(name), _TYPES[Path(name).suffix])
-
-    def thumb(request):
-        file = loop.thumbnail_file(request.path_params["name"])
-        return nothing() if file is None else _picture(file.read_bytes(), answer)
+        page = render(page_title(loop.result), "assets", loop.data(), live=True)
+        return Response(page, media_type="text/html")
 
     def image(request):
         data = loop.large(request.path_params["row"])
-        return nothing() if data is None else _picture(data, answer)
+        if data is None:
+            return PlainTextResponse("Not found", 404)
+        return Response(data, media_type=media_type(data))
 
     def state(request):
-        return responses.JSONResponse(loop.state(), headers=_HEADERS)
+        return JSONResponse(loop.state())
 
     def data(request):
-        return answer(loop.data(), "application/json")
+        return Response(loop.data(), media_type="application/json")
 
     async def corrections(request):
-        from starlette.concurrency import run_in_threadpool
-
         body = b""
         async for part in request.stream():
             body += part
             if len(body) > _MAX_BODY:
-                return responses.PlainTextResponse("Too much", 413, headers=_HEADERS)
+                return PlainTextResponse("Too much", 413)
         labels = parse_corrections(body, len(loop.result.query))
         if labels is None:
-            return responses.PlainTextResponse("Bad corrections", 400, headers=_HEADERS)
+            return PlainTextResponse("Bad corrections", 400)
         await run_in_threadpool(loop.correct, labels)
-        return responses.JSONResponse(loop.state(), headers=_HEADERS)
+        return JSONResponse(loop.state())
 
     inside = [
-        routing.Route("/", index),
-        routing.Route("/assets/{name}", asset),
-        routing.Route("/assets/thumbs/{name}", thumb),
-        routing.Route("/image/{row:int}", image),
-        routing.Route("/api/state", state),
-        routing.Route("/api/data", data),
-        routing.Route("/api/corrections", corrections, methods=["POST"]),
+        Route("/", index),
+        Mount("/assets", StaticFiles(directory=assets_of(loop.folder))),
+        Route("/image/{row:int}", image),
+        Route("/api/state", state),
+        Route("/api/data", data),
+        Route("/api/corrections", corrections, methods=["POST"]),
     ]
-    app = applications.Starlette(routes=[routing.Mount(f"/{token}", routes=inside)])
-    return Guard(app, token, port)
+    return Guard(applications.Starlette(routes=[Mount(f"/{token}", routes=inside)]), token, port)
 
 
 class Guard:
@@ -208,13 +183,19 @@ class Guard:
         self.origins = {f"http://{host}" for host in self.hosts}
 
     async def __call__(self, scope, receive, send):
-        if scope["type"] == "http" and not self._is_ours(scope):
+        async def send_with_headers(message):
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *_HEADERS]}
+            await send(message)
+
+        if scope["type"] != "http":
+            return  # web sockets are not spoken here: returning refuses them
+        app = self.app
+        if not self._is_ours(scope):
             from starlette.responses import PlainTextResponse
 
-            await PlainTextResponse("Forbidden", 403, headers=_HEADERS)(scope, receive, send)
-        elif scope["type"] in ("http", "lifespan"):
-            await self.app(scope, receive, send)
-        # Web sockets are not spoken here: returning refuses them.
+            app = PlainTextResponse("Forbidden", 403)
+        await app(scope, receive, send_with_headers)
 
     def _is_ours(self, scope) -> bool:
         def values(wanted: bytes) -> list[str]:
@@ -232,37 +213,29 @@ class Guard:
 
 def parse_corrections(body: bytes, n_rows: int) -> dict[int, str | None] | None:
     """Pairs of row and label (or null) out of JSON; None where they are anything else."""
-    import json
-
     try:
         pairs = json.loads(body)
-    except ValueError:
+        labels = {row: label and label.strip() for row, label in pairs}
+        is_right = isinstance(pairs, list) and all(
+            type(row) is int and 0 <= row < n_rows and (label is None or _can_be_kept(label))
+            for row, label in labels.items()
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    if not isinstance(pairs, list):
-        return None
-    labels = {}
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2:
-            return None
-        row, label = pair
-        if type(row) is not int or not 0 <= row < n_rows:
-            return None
-        if label is not None and not (isinstance(label, str) and 0 < len(label.strip()) <= 200):
-            return None
-        labels[row] = label and label.strip()
-    return labels
+    return labels if is_right else None
+
+
+def _can_be_kept(label: str) -> bool:
+    """Whether ``corrections.csv`` can hold a label and give it back."""
+    label.encode("utf-8", "surrogateescape")  # raises for half characters
+    return 0 < len(label) <= 200 and "\0" not in label
 
 
 def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) -> int:
     """Serve the page until Ctrl-C; returns the exit code."""
-    import socket
-
     uvicorn = require("uvicorn", "app")
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        if sys.platform != "win32":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((_HOST, port))
-        listener.listen()  # a browser that is quicker than uvicorn waits
+    # It listens at once: a browser that is quicker than uvicorn waits.
+    with socket.create_server((_HOST, port)) as listener:
         port = listener.getsockname()[1]
         token = secrets.token_urlsafe(18)
         loop = Loop(result, folder)
@@ -288,7 +261,3 @@ def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) ->
     if not is_decided:
         print("The last corrections are not decided on yet: the next --serve begins with them.")
     return 0
-
-
-def _picture(data: bytes, answer):
-    return answer(data, "image/png" if data.startswith(b"\x89PNG") else "image/jpeg")

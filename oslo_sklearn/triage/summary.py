@@ -37,10 +37,9 @@ def summarise(result, out=None, is_live=False) -> str:
 
 def _wrapped(line: str) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    lines = wrap(
-        line, _WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
-    )
-    return lines or [""]
+    return wrap(
+        line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def _groups(groups: np.ndarray) -> str:
@@ -65,17 +64,14 @@ def class_counts(found) -> list[tuple[str, int]]:
 def _checks(checks) -> list[str]:
     lines = ["Check first:"] if checks else []
     for kind in dict.fromkeys(check.kind for check in checks):
-        found = [check.text for check in checks if check.kind == kind]
-        more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
-        lines.append(f"  {_title(kind, len(found))}{found[0]}{more}")
+        first, *others = [check.text for check in checks if check.kind == kind]
+        title = ""
+        if kind in _CHECKS:
+            one, many, what = _CHECKS[kind]
+            title = f"{len(others) + 1} {many if others else one} {what}: "
+        more = f" (and {len(others)} more)" if others else ""
+        lines.append(f"  {title}{first}{more}")
     return lines
-
-
-def _title(kind: str, n: int) -> str:
-    if kind not in _CHECKS:
-        return ""
-    one, many, what = _CHECKS[kind]
-    return f"{n} {one if n == 1 else many} {what}: "
 
 
 def _next(result, out) -> list[str]:
@@ -84,7 +80,7 @@ def _next(result, out) -> list[str]:
     if not len(first):
         place = f"the first rows of {out}" if is_csv else f"{out}/index.html"
         return [f"Next: look at the decisions in {place}."]
-    n_suggested = int(np.count_nonzero(result.found_.suggested))
+    n_suggested = np.count_nonzero(result.found_.suggested)
     if is_csv:
         return [
             f"Next: label the {n_suggested} suggested rows (first: {result.query.names[first[0]]}) "

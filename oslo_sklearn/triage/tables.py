@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from .._text import read_table
+
 COLUMNS = (
     *("path", "decision", "label", "probability", "outlierness"),
     *("is_outlier", "p_value", "group", "suggested"),
@@ -36,23 +38,6 @@ def plain_cell(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def read_table(path: Path) -> tuple[list[str], list[dict]]:
-    """Column names in lower case, and the rows of a csv file."""
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        reader = csv.reader(file, skipinitialspace=True)
-        try:
-            lines = [line for line in reader if line]
-        except csv.Error as error:
-            raise ValueError(f"{os.fspath(path)!r}, line {reader.line_num}: {error}") from error
-    if not lines:
-        raise ValueError(f"{os.fspath(path)!r} is empty.")
-    columns = [name.strip().lower() for name in lines[0]]
-    short = next((i for i, line in enumerate(lines, 1) if len(line) < len(columns)), None)
-    if short is not None:
-        raise ValueError(f"{os.fspath(path)!r}, row {short}: {len(columns)} cells were expected.")
-    return columns, [dict(zip(columns, line, strict=False)) for line in lines[1:]]
-
-
 def refuse_decisions(path: Path, columns: list[str]) -> None:
     """Decisions are guesses: as labels they would teach a method its own mistakes."""
     if {"outlierness", "is_outlier"} <= set(columns):
@@ -79,7 +64,6 @@ def read_corrections(path) -> dict[str, str | None]:
 
 
 def corrections_csv(labels: dict[str, str | None], header: bool = True) -> bytes:
-    """Corrections as the lines of a csv file."""
     rows = [(safe_cell(path), safe_cell(label or "")) for path, label in labels.items()]
     return _csv([("path", "label")] * header + rows)
 
@@ -89,16 +73,15 @@ def decisions_csv(result) -> bytes:
     found, probability = result.found_, result.probability()
     rows = []
     for i in (-found.outlierness).argsort(kind="stable"):
-        p_value = "" if found.p_values is None else f"{found.p_values[i]:.6g}"
+        p_value = None if found.p_values is None else found.p_values[i]
+        texts = (result.query.names[i], str(result.decisions_[i]), str(found.labels[i]))
         rows.append(
             (
-                safe_cell(result.query.names[i]),
-                safe_cell(str(result.decisions_[i])),
-                safe_cell(str(found.labels[i])),
+                *map(safe_cell, texts),
                 f"{probability[i]:.6g}",
                 f"{found.outlierness[i]:.6g}",
                 bool(found.is_outlier[i]),
-                "" if p_value == "nan" else p_value,
+                "" if p_value is None or p_value != p_value else f"{p_value:.6g}",
                 found.groups[i] if found.groups[i] >= 0 else "",
                 found.suggested[i] or "",
             )

@@ -58,9 +58,12 @@ def test_nothing_slow_is_imported_to_refuse_an_argument():
 
 
 TRIAGE = Namespace(
-    labelled="", method="", threshold=1, contamination=0, alpha=0, weights="", model="", device=""
+    **{"labelled": "", "method": "", "threshold": 1, "contamination": 0, "alpha": 0},
+    **{"weights": "", "model_name": "", "device": ""},
 )
-BENCHMARK = Namespace(features=[], methods=[], shots=[], jobs=1, shares=[], seed=0)
+BENCHMARK = Namespace(
+    features=[], methods=[], n_shots=[], n_jobs=1, outlier_shares=[], random_state=0
+)
 
 
 @pytest.mark.parametrize(

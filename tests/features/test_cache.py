@@ -49,12 +49,6 @@ def write(folder, batches, rows=3, width=WIDTH):
     return cache
 
 
-@pytest.fixture(autouse=True)
-def _new_segments(monkeypatch):
-    """Each test writes as a new process would."""
-    monkeypatch.setattr(_cache, "_own_segments", {})
-
-
 def start_writer(folder, first, last, rows=3, width=WIDTH):
     numbers = [str(number) for number in (first, last, rows, width)]
     command = [sys.executable, "-c", WRITER, _cache.__file__, str(folder), *numbers]
@@ -145,7 +139,7 @@ def test_damaged_row_is_counted_and_replaced(tmp_path):
         np.testing.assert_array_equal(reader.get(key(5)), row(5))
 
 
-def test_replacement_wins_whatever_the_segments_are_called(tmp_path, monkeypatch):
+def test_replacement_wins_whatever_the_segments_are_called(tmp_path):
     write(tmp_path, range(1))
     (segment,) = tmp_path.iterdir()
     damaged = bytearray(segment.read_bytes())
@@ -153,7 +147,6 @@ def test_replacement_wins_whatever_the_segments_are_called(tmp_path, monkeypatch
     last = tmp_path / "zzz.seg"
     last.write_bytes(damaged)
     segment.unlink()
-    monkeypatch.setattr(_cache, "_own_segments", {})
     cache = FeatureCache(tmp_path)
     assert cache.get(key(2)) is None
     cache.append([key(2)], row(2)[None])

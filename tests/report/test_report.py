@@ -168,6 +168,11 @@ def test_without_the_baseline_there_is_no_radar():
     assert best_of_families(rows) == ["OSLO", "SimpleShot"]
 
 
+def test_the_best_of_a_family_stands_for_it():
+    rows = pd.DataFrame({"method": ["COPOD", "k-NN", "OSLO"], "auroc": [0.6, 0.8, 0.9]})
+    assert best_of_families(rows) == ["k-NN", "OSLO"]
+
+
 def test_names_are_no_markup():
     name = r"a\b{c}~^_&%#$<script>|*x*`y`[z](u)" + "\n| injected |"
     table = report.ResultTable(name, [name], [name], np.array([[1.0]]), groups=[name])

@@ -81,6 +81,15 @@ def test_one_example_has_no_p_values(rows):
         triage((support[::3], y[::3]), pile, alpha=0.1)
 
 
+def test_a_second_example_may_be_a_correction(rows):
+    support, y, pile, _ = rows
+    result = triage((support[::3], y[::3]), pile)
+    result.correct({0: "apple", 12: "bread", 24: "cheese"})
+    assert result.found_.p_values is not None
+    assert [check.kind for check in result.checks_] == []
+    assert "milk" in result.correct({36: "milk"}).checks_[0].text
+
+
 @pytest.mark.parametrize("control", ["fpr", "fdr"])
 def test_alpha_decides_by_p_values(rows, control):
     support, y, pile, _ = rows
@@ -219,7 +228,7 @@ def test_pixels_need_no_files(rows, tmp_path):
     [
         ((np.eye(3),), np.eye(3), "pair"),
         ((np.eye(3), ["a", "b"]), np.eye(3), "3 rows and labels of shape"),
-        ((np.eye(3), ["a", "b", "c"]), np.eye(4), "3 features and the pile's 4"),
+        ((np.eye(3), ["a", "b", "c"]), np.eye(4), "support has 3 features a row and the pile 4"),
         ((np.eye(3), ["a", "b", "c"]), np.empty((0, 3)), "the pile is empty"),
         ((np.eye(3), ["a", "b", "c"]), ["x.jpg"], "images need an extractor"),
         ((np.eye(3), ["a", "b", "c"]), np.arange(3), "rows of features"),

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oslo_sklearn._text import read_table
 from oslo_sklearn.triage.corrections import append, gather
 from oslo_sklearn.triage.tables import (
     COLUMNS,
     corrections_csv,
     plain_cell,
     read_corrections,
-    read_table,
     safe_cell,
 )
 
