@@ -126,6 +126,10 @@ class AdaptiveOSLO(LargeTasks):
     classes (a relative entropy of 0.8 or more), as with weak features, labels come from these
     cosines alone.
 
+    Rows of at most 100 columns, as in tables, are replaced by features of a kernel. Linear
+    functions of few columns cannot follow classes that lie in several pieces. The estimator then
+    keeps up to 768 rows of the task.
+
     Known negatives are rows of the last entry, "none of the classes".
 
     With one class, no known negatives and ``outlier_share="auto"``, nothing in the query tells the

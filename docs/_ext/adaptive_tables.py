@@ -137,6 +137,8 @@ def tables() -> dict[str, str]:
         "adaptive_gains_accuracy.inc": gains_table(piles, "accuracy", "Accuracy"),
         "adaptive_mixes.inc": mixes_table(),
         "adaptive_many.inc": cells_tables(read_cells("many"), "Many classes", PAIRS),
-        "adaptive_tables.inc": cells_tables(read_cells("tables"), "Tables, mean over the piles", PAIRS),
+        "adaptive_tables.inc": cells_tables(
+            read_cells("tables"), "Tables, mean over the piles", PAIRS
+        ),
         "adaptive_weak.inc": cells_tables(read_cells("weak"), "Weak features, no outliers", WEAK),
     }

@@ -38,6 +38,7 @@ from .oslo_tiled import StepSums, sum_step, tile_rows
 FEW_COLUMNS = 100  # up to which rows are replaced
 WIDTH = 0.3  # s
 MOST_LANDMARKS = 512
+ENTRIES_AT_ONCE = 2**21  # of kernels, which as many tasks as have them share
 JUDGED_ENTRIES = 2**24  # rows x classes x hypotheses that judge, at most
 # Added to the diagonal of K: rows that repeat each other are one landmark, whatever the rounding.
 _JITTER = 1e-4
@@ -104,8 +105,18 @@ def solve_with_kernel(
     share: float | None = None,
     max_iter: int,
 ) -> AdaptiveSolution:
-    """Solve a batch of tasks; arguments as for `solve_adaptive`."""
-    options = {"share": share, "max_iter": max_iter}
+    """Solve a batch of tasks, some at a time; arguments as for `solve_adaptive`."""
+    n_rows = support.shape[1] + query.shape[1]
+    n_together = max(1, ENTRIES_AT_ONCE // n_rows**2)
+    parts = (part.split(n_together) for part in (support, labels, query, starts))
+    solved = [
+        _solve_some(model, *some, share=share, max_iter=max_iter)
+        for some in zip(*parts, strict=True)
+    ]
+    return AdaptiveSolution(*map(torch.cat, zip(*solved, strict=True)))
+
+
+def _solve_some(model, support, labels, query, starts, **options) -> AdaptiveSolution:
     believed = weigh_hypotheses(model, support, labels, query, starts, **options)
     features = KernelMap.of_task(support, query)
     support, query = features(support), features(query)

@@ -74,6 +74,18 @@ def test_hypotheses_are_judged_by_linear_functions():
     torch.testing.assert_close(found.share, linear.share)
 
 
+def test_tasks_of_a_batch_are_solved_alone(monkeypatch):
+    monkeypatch.setattr(adaptive_kernel, "ENTRIES_AT_ONCE", 2 * 36**2)  # two tasks at a time
+    support, labels, query, starts = make_batch(n_tasks=3, n_features=5)
+    together = solve_with_kernel(MODEL, support, labels, query, starts, max_iter=5)
+    for b in range(3):
+        alone = (part[b : b + 1] for part in (support, labels, query, starts))
+        for found, expected in zip(
+            solve_with_kernel(MODEL, *alone, max_iter=5), together, strict=True
+        ):
+            torch.testing.assert_close(found[0], expected[b])
+
+
 def test_answers_need_no_features():
     support, labels, query, starts = make_batch(n_features=5)
     found = solve_with_kernel(MODEL, support, labels, query, starts, max_iter=4)
