@@ -126,9 +126,9 @@ class AdaptiveOSLO(LargeTasks):
     classes (a relative entropy of 0.8 or more), as with weak features, labels come from these
     cosines alone.
 
-    Rows of at most 100 columns, as in tables, are replaced by features of a kernel. Linear
-    functions of few columns cannot follow classes that lie in several pieces. The estimator then
-    keeps up to 768 rows of the task.
+    Rows of at most 100 columns, as in tables, are replaced by features of a kernel if classes have
+    two labelled rows or more. Linear functions of few columns cannot follow classes that lie in
+    several pieces. The estimator then keeps up to 768 rows of the task.
 
     Known negatives are rows of the last entry, "none of the classes".
 
@@ -260,9 +260,10 @@ class AdaptiveOSLO(LargeTasks):
 
     def _solve_indexed(self, pool, tasks):
         pool, center = self._pool_to_solve_in(pool, 1)
+        n_classes = tasks.classes.shape[1]
         can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
-        can = can and tasks.classes.shape[1] > 1  # one class is scored without steps
-        can = can and not needs_kernel(pool.rows)
+        can = can and n_classes > 1  # one class is scored without steps
+        can = can and not needs_kernel(pool.rows, torch.from_numpy(tasks.labels), n_classes)
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
@@ -272,7 +273,7 @@ class AdaptiveOSLO(LargeTasks):
             tasks.support,
             tasks.labels,
             tasks.query,
-            tasks.classes.shape[1],
+            n_classes,
             share=self._given_share(),
             max_iter=self.max_iter,
             center=center,

@@ -36,6 +36,7 @@ from .geometry import class_means, is_alone, product, unit_rows
 from .oslo_tiled import StepSums, sum_step, tile_rows
 
 FEW_COLUMNS = 100  # up to which rows are replaced
+ROWS_OF_A_SHAPE = 2  # labelled, of a class on average
 WIDTH = 0.3  # s
 MOST_LANDMARKS = 512
 ENTRIES_AT_ONCE = 2**21  # of kernels, which as many tasks as have them share
@@ -87,12 +88,14 @@ def kernel_values(rows: Tensor, landmarks: Tensor) -> Tensor:
     return (product(rows, landmarks.mT) - 1).div_(WIDTH).exp_()
 
 
-def needs_kernel(rows: Tensor, labels: Tensor | None = None, n_classes: int = 2) -> bool:
-    """Whether linear functions of the rows follow too few shapes.
+def needs_kernel(rows: Tensor, labels: Tensor, n_classes: int) -> bool:
+    """Whether linear functions of rows follow too few shapes, and the labels ``(B, s)`` tell more.
 
-    The cosine to a single class, with which nothing competes, needs no other features.
+    One labelled row tells nothing of a class's shape. The cosine to a single class, with which
+    nothing competes, needs no other features.
     """
-    return rows.shape[-1] <= FEW_COLUMNS and not (n_classes == 1 and is_alone(labels, n_classes))
+    tells_shapes = int((labels[:1] >= 0).sum()) >= ROWS_OF_A_SHAPE * n_classes
+    return tells_shapes and rows.shape[-1] <= FEW_COLUMNS and not is_alone(labels, n_classes)
 
 
 def solve_with_kernel(
