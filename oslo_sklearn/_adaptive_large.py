@@ -12,7 +12,7 @@ from ._threads import own_threads, run_threads
 from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
-from .solvers.adaptive_kernel import needs_kernel, solve_tiled_with_kernel
+from .solvers.adaptive_kernel import solve_tiled_with_kernel
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
 from .solvers.geometry import class_means, is_alone, prepare_rows, unit_rows
@@ -35,7 +35,9 @@ class LargeTasks(FewShotOpenSetClassifier):
             center = self._center_on_cells(support, labels, sample, n_classes)
         else:
             center = self._find_center([support, query])
-        n_steps = 0 if needs_kernel(support, labels, n_classes) else OSLO_STEPS  # over all rows
+        n_steps = (
+            0 if self._needs_kernel(support, labels, n_classes) else OSLO_STEPS
+        )  # over all rows
         # Lengths, steps and answers.
         with rows_to_read(type(self).__name__, len(rows), n_steps + 2) as bar:
             tiles = TiledRows(rows, None if center is None else center[0], bar.update)
@@ -80,7 +82,7 @@ class LargeTasks(FewShotOpenSetClassifier):
             n_query,
             unit_rows(start_prototypes(support, labels, n_classes))[0],
         )
-        if needs_kernel(support, labels, n_classes):
+        if self._needs_kernel(support, labels, n_classes):
             solve = partial(solve_tiled_with_kernel, *task, max_iter=self.max_iter)
         else:
             solve = partial(solve_adaptive_tiled, *task, add_up, max_iter=self.max_iter)

@@ -226,7 +226,7 @@ class AdaptiveOSLO(LargeTasks):
         return self._solves_as(AdaptiveOSLO)  # a subclass with another solver has other sums
 
     def _solve(self, task) -> Solution:
-        has_few = needs_kernel(task.support, task.labels, task.n_classes)
+        has_few = self._needs_kernel(task.support, task.labels, task.n_classes)
         solve = partial(
             solve_with_kernel if has_few else solve_adaptive,
             self._model(),
@@ -237,6 +237,12 @@ class AdaptiveOSLO(LargeTasks):
             max_iter=self.max_iter,
         )
         return self._heed_negatives(solve, task.support, task.labels)
+
+    def _needs_kernel(self, support, labels, n_classes) -> bool:
+        # Linear functions tell whether known negatives contradict a share that was given.
+        if self._given_share() is not None and bool((labels < 0).any()):
+            return False
+        return needs_kernel(support, labels, n_classes)
 
     def _heed_negatives(self, solve, support, labels) -> Solution:
         """Solve with the share that was given, unless known negatives would join a class."""
@@ -254,7 +260,7 @@ class AdaptiveOSLO(LargeTasks):
         state |= {name: getattr(solved, name) for name in ("share", "is_even")}
         prototypes = solved.prototypes
         if solved.landmarks is not None:
-            state["landmarks"] = solved.landmarks
+            state |= {"landmarks": solved.landmarks, "width": solved.width}
             prototypes = unit_rows(product(prototypes, solved.landmarks))
         return Solution(state, prototypes=prototypes, objective=solved.objective)
 
@@ -263,7 +269,7 @@ class AdaptiveOSLO(LargeTasks):
         n_classes = tasks.classes.shape[1]
         can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
         can = can and n_classes > 1  # one class is scored without steps
-        can = can and not needs_kernel(pool.rows, torch.from_numpy(tasks.labels), n_classes)
+        can = can and not self._needs_kernel(pool.rows, torch.from_numpy(tasks.labels), n_classes)
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
@@ -283,7 +289,7 @@ class AdaptiveOSLO(LargeTasks):
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows)
         if "landmarks" in state:
-            rows = kernel_values(rows, state["landmarks"])
+            rows = kernel_values(rows, state["landmarks"], state["width"])
         stored = {name: state[name] for name in _ANSWERS_FROM}
         found = answer_rows(**stored, rows=rows)
         return Answer(

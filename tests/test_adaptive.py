@@ -28,7 +28,7 @@ def test_estimates_the_share(n_open):
     assert np.mean(found) == pytest.approx(n_open / (5 + n_open), abs=0.12)
 
 
-def test_takes_a_known_share(linear):
+def test_takes_a_known_share():
     task, is_outlier = outlier_task(3)
     adaptive = fit(task, outlier_share=0.375)
     assert adaptive.outlier_share_ == pytest.approx(0.375)
@@ -44,7 +44,7 @@ def test_share_is_forgotten_with_the_query():
     assert not hasattr(adaptive, "outlier_share_")
 
 
-def test_zero_is_the_automatic_threshold(linear):
+def test_zero_is_the_automatic_threshold():
     task, is_outlier = outlier_task(5)
     adaptive = fit(task, outlier_label=-1)
     assert adaptive.threshold_ == 0.0

@@ -97,7 +97,7 @@ def test_beside_a_single_class_they_stay_unknown():
 
 @pytest.mark.parametrize("share", [0.3, 0.05, 0.001])
 @pytest.mark.parametrize("large", [False, True])
-def test_a_share_that_is_too_small_gives_way(share, large, monkeypatch, linear):
+def test_a_share_that_is_too_small_gives_way(share, large, monkeypatch):
     monkeypatch.setattr("oslo_sklearn.adaptive._is_large", lambda *task: large)
     task = make_task(n_shot=5, n_open=4)
     is_marked = np.zeros(len(task.query_X), bool)

@@ -90,7 +90,9 @@ class AdaptiveSolution(NamedTuple):
     share: Tensor  # (B,), of outliers in the query
     objective: Tensor  # (B, T), after each step
     is_even: Tensor  # (B, H), 1 for the hypotheses of even classes
-    landmarks: Tensor | None = None  # of `adaptive_kernel`, whose values stand for rows
+    # Of `adaptive_kernel`, whose values stand for rows.
+    landmarks: Tensor | None = None
+    width: Tensor | None = None
 
 
 class AdaptiveAnswers(NamedTuple):

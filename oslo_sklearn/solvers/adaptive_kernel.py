@@ -7,7 +7,9 @@ norm are replaced by features whose products are the kernel
 .. math::
     k(x, x') = \exp\big((\cos(x, x') - 1) / s\big),
 
-1 for rows of one direction, and near 0 for those that have little in common. With :math:`K = L
+1 for rows of one direction, and near 0 for those that have little in common. The width s is twice
+the distance (1 - cos) of a row to its nearest neighbour: where neighbours are far, as with noise in
+many columns, the kernel is nearly linear. With :math:`K = L
 L^\top` the kernel of some rows of the task, the landmarks, a row has the features
 :math:`L^{-1} k(\text{landmarks}, x)` (Nyström's method). Where all rows are landmarks, it is exact.
 
@@ -37,7 +39,8 @@ from .oslo_tiled import StepSums, sum_step, tile_rows
 
 FEW_COLUMNS = 100  # up to which rows are replaced
 ROWS_OF_A_SHAPE = 2  # labelled, of a class on average
-WIDTH = 0.3  # s
+NEIGHBOURS = 2.0  # s over the median distance of a row to the nearest
+LEAST_WIDTH = 0.2
 MOST_LANDMARKS = 512
 ENTRIES_AT_ONCE = 2**21  # of kernels, which as many tasks as have them share
 JUDGED_ENTRIES = 2**24  # rows x classes x hypotheses that judge, at most
@@ -49,6 +52,7 @@ class KernelMap(NamedTuple):
     """What gives rows ``(B, n, d)`` a feature for each of m landmarks, ``(B, n, m)``."""
 
     landmarks: Tensor  # (B, m, d), of unit norm (or zero)
+    width: Tensor  # (B, 1, 1)
     root: Tensor  # (B, m, m), the inverse of L
 
     @classmethod
@@ -59,15 +63,16 @@ class KernelMap(NamedTuple):
         ]
         landmarks = torch.cat(parts, 1)
         exact = landmarks if landmarks.device.type == "mps" else landmarks.double()
-        kernel = kernel_values(exact, exact)
+        width = _width(exact)
+        kernel = kernel_values(exact, exact, width)
         kernel.diagonal(dim1=-2, dim2=-1).add_(_JITTER)
         factor = torch.linalg.cholesky(kernel)
         eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
         root = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        return cls(landmarks, root.to(landmarks.dtype))
+        return cls(landmarks, width.to(landmarks.dtype), root.to(landmarks.dtype))
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return product(kernel_values(rows, self.landmarks), self.root.mT)
+        return product(kernel_values(rows, self.landmarks, self.width), self.root.mT)
 
     def of_many(self, rows: Tensor) -> Tensor:
         """Features ``(n, m)`` of many rows ``(n, d)`` of the only task."""
@@ -80,12 +85,20 @@ class KernelMap(NamedTuple):
             weights=solved.weights @ self.root[:, None],
             prototypes=solved.prototypes @ self.root,
             landmarks=self.landmarks,
+            width=self.width,
         )
 
 
-def kernel_values(rows: Tensor, landmarks: Tensor) -> Tensor:
+def kernel_values(rows: Tensor, landmarks: Tensor, width: Tensor) -> Tensor:
     """Kernel of rows ``(B, n, d)`` with landmarks, ``(B, n, m)``."""
-    return (product(rows, landmarks.mT) - 1).div_(WIDTH).exp_()
+    return (product(rows, landmarks.mT) - 1).div_(width).exp_()
+
+
+def _width(landmarks: Tensor) -> Tensor:
+    cosines = product(landmarks, landmarks.mT)
+    cosines.diagonal(dim1=-2, dim2=-1).fill_(-1)
+    to_nearest = (1 - cosines.amax(-1)).median(-1).values
+    return (NEIGHBOURS * to_nearest).clamp_min(LEAST_WIDTH)[:, None, None]
 
 
 def needs_kernel(rows: Tensor, labels: Tensor, n_classes: int) -> bool:

@@ -19,7 +19,6 @@ from oslo_sklearn.solvers.adaptive import (
     weigh_hypotheses,
 )
 from oslo_sklearn.solvers.adaptive_kernel import (
-    WIDTH,
     KernelMap,
     kernel_values,
     solve_tiled_with_kernel,
@@ -50,9 +49,19 @@ def test_products_of_features_are_the_kernel():
     features = KernelMap.of_task(support, query)
     rows = torch.cat([support, query], 1)
     found = features(rows) @ features(rows).mT
-    expected = torch.exp((rows @ rows.mT - 1) / WIDTH)
+    expected = torch.exp((rows @ rows.mT - 1) / features.width)
     # All rows are landmarks; what is added to the diagonal is all that is lost.
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-4)
+
+
+def test_the_width_follows_the_nearest_neighbours():
+    support, _, query, _ = make_batch(n_features=4)
+    found = KernelMap.of_task(support, query).width
+    assert found.shape == (2, 1, 1)
+    for width, rows in zip(found[:, 0, 0], torch.cat([support, query], 1), strict=True):
+        nearest = (rows @ rows.T - 3 * torch.eye(len(rows))).amax(1)
+        assert float(width) == pytest.approx(max(0.2, 2 * float((1 - nearest).median())))
+    assert (KernelMap.of_task(query, query).width == 0.2).all()  # each row has its like
 
 
 def test_many_rows_have_few_landmarks(monkeypatch):
@@ -61,7 +70,7 @@ def test_many_rows_have_few_landmarks(monkeypatch):
     features = KernelMap.of_task(support, query)
     assert features.landmarks.shape == (2, 6 + 100, 3)
     found = features(query) @ features(query).mT
-    assert (found - kernel_values(query, query)).abs().mean() < 5e-3
+    assert (found - kernel_values(query, query, features.width)).abs().mean() < 5e-3
 
 
 def test_hypotheses_are_judged_by_linear_functions():
@@ -98,7 +107,7 @@ def test_answers_need_no_features():
     expected = solve_adaptive(
         MODEL, seen[0], labels, seen[1], starts, believed=believed, max_iter=4
     )
-    by_values = answers(found, kernel_values(query, found.landmarks))
+    by_values = answers(found, kernel_values(query, found.landmarks, found.width))
     for value, feature in zip(by_values, answers(expected, seen[1]), strict=True):
         torch.testing.assert_close(value, feature, rtol=0, atol=1e-9)
 
@@ -110,7 +119,7 @@ def test_in_tiles_it_is_the_same():
         MODEL, support[0], labels[0], query[0].clone(), 200, starts[0], max_iter=6
     )
     torch.testing.assert_close(found.share, expected.share)
-    rows = kernel_values(query, expected.landmarks)
+    rows = kernel_values(query, expected.landmarks, expected.width)
     torch.testing.assert_close(found.landmarks, expected.landmarks)
     for value, known in zip(answers(found, rows), answers(expected, rows), strict=True):
         torch.testing.assert_close(value, known, rtol=0, atol=5e-3)

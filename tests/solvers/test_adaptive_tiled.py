@@ -130,7 +130,7 @@ def test_one_class_is_scored_by_its_cosine(in_tiles):
 
 
 @pytest.mark.parametrize("n_way", [1, 3])
-def test_known_negatives(in_tiles, n_way):
+def test_known_negatives(linear, in_tiles, n_way):
     task = make_task(n_way=n_way, n_shot=2, spread=1.5)
     support = np.concatenate([task.support_X, task.query_X[-3:]])
     labels = np.concatenate([task.support_y, np.full(3, -1)])
