@@ -49,7 +49,7 @@ class CellSums(NamedTuple):
         """The centre ``(d,)``, in the type of ``like``."""
         largest = self.rows.abs().max().clamp_min(torch.finfo(self.rows.dtype).tiny)
         center = center_of_cells(self.rows[None] / largest, self.counts[None])[0]
-        return (center * (largest / _SCALE)).to(like)
+        return (center * largest / _SCALE).to(like)  # in this order: the sum may overflow
 
     def pack(self) -> np.ndarray:
         """As one vector, with the number of rows at its end."""

@@ -27,10 +27,12 @@ def labelled_rows(n_classes, n=60, d=80, seed=0):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), labels
 
 
+@pytest.mark.parametrize("n", [60, 300], ids="{} rows".format)
 @pytest.mark.parametrize("C", [0.01, 1.0, 20.0, 1e4])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_regression_is_scikit_learns(n_classes, C):
-    rows, labels = labelled_rows(n_classes)
+def test_regression_is_scikit_learns(n_classes, C, n):
+    rows, labels = labelled_rows(n_classes, n)
+    rows += 0.3  # classes are not alike around the origin: there is an intercept
     expected = LogisticRegression(C=C, tol=1e-10, max_iter=100_000).fit(rows, labels)
     mean = rows.mean(0)
     left, values = principal_axes(rows - mean)

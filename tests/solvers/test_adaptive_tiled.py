@@ -141,16 +141,25 @@ def test_known_negatives(linear, in_tiles, n_way):
     assert found.outlier_share_ == pytest.approx(expected.outlier_share_, abs=1e-3)
 
 
-def test_cells_in_tiles_have_the_same_center():
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(torch.float32, 1.0), (torch.float32, 1e30), (torch.float32, 1e-30), (torch.float64, 2e307)],
+)
+def test_cells_in_tiles_have_the_same_center(dtype, scale):
     task = make_task(n_query=40)
-    support, query = (torch.from_numpy(x)[None].float() for x in (task.support_X, task.query_X))
+    support, query = (
+        scale * torch.from_numpy(x)[None].to(dtype) for x in (task.support_X, task.query_X)
+    )
     labels = torch.from_numpy(np.unique(task.support_y, return_inverse=True)[1])[None]
     prototypes = unit_rows(class_means(unit_rows(support), labels, 5))[0]
-    for scale in (1.0, 1e30, 1e-30):
-        expected = cell_center(scale * support, labels, scale * query, 5)[0]
-        cells = adaptive_sums.sum_cells(prototypes, (scale * query[0]).split(7))
-        found = cells.add_support(scale * support[0], labels[0]).center(support)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6 * scale)
+    expected = cell_center(support, labels, query, 5)[0]
+    cells = adaptive_sums.sum_cells(prototypes, query[0].split(7))
+    packed = cells.pack()
+    assert packed[-1] == query.shape[1]
+    cells = adaptive_sums.CellSums.unpack(packed, 5)
+    found = cells.add_support(support[0], labels[0]).center(support)
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6 * scale)
 
 
 def test_rows_of_a_sample_are_spread_and_always_the_same():

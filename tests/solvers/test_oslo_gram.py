@@ -270,6 +270,30 @@ def test_the_whole_gram_matrix():
     torch.testing.assert_close(gram, unit_rows(pool) @ unit_rows(pool).mT)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_engine_reads_what_may_be_left_empty(engine, monkeypatch):
+    """NaN there would be noticed, and its tasks solved anew from the rows."""
+    lower_products, solve_batched, calls = pool_gram.lower_products, oslo_gram.solve_batched, []
+
+    def empty_above(rows):
+        products, tile = lower_products(rows), np.arange(len(rows)) // pool_gram._TILE
+        products[tile[:, None] < tile] = np.nan
+        return products
+
+    def watch(problem, pool, is_gram):
+        calls.append(is_gram)
+        return solve_batched(problem, pool, is_gram)
+
+    monkeypatch.setattr(pool_gram, "_TILE", 16)
+    monkeypatch.setattr(pool_gram, "lower_products", empty_above)
+    monkeypatch.setattr(oslo_gram, "solve_batched", watch)
+    X = make_pool()
+    tasks = draw_tasks(len(X))
+    answers = solve_oslo_tasks(COSINE, X, *tasks, engine=engine, form="gram")
+    assert calls == [True] * (engine == "torch")
+    assert_equal_to_direct(answers, COSINE, X, *tasks)
+
+
 def test_without_numba(monkeypatch):
     monkeypatch.setattr(oslo_gram, "_WORTH_IMPORTING", -np.inf)
     monkeypatch.setitem(sys.modules, "oslo_sklearn.solvers._oslo_numba", None)
@@ -313,7 +337,7 @@ def test_tensors_in_tensors_out():
     assert_equal_to_direct(answers, COSINE, X, *tasks)
 
 
-@pytest.mark.parametrize("max_iters", [(), (3, 2), (-1,), (2, 2)])
+@pytest.mark.parametrize("max_iters", [(), (3, 2), (-1,), (-1, 2), (2, 2)])
 def test_steps_are_checked(max_iters):
     X = make_pool()
     with pytest.raises(ValueError, match="max_iters"):
