@@ -69,7 +69,7 @@ FIT_CASES = {
     "continuous labels": ({}, S, [0.5, 1.2, 2.9], Q, ValueError, "support_y: Unknown label type"),
     "2-D labels": ({}, S, np.ones((3, 2)), Q, ValueError, "support_y"),
     "complex labels": ({}, S, Y * 1j, Q, ValueError, "support_y: Complex data"),
-    "mixed labels": ({}, S, np.array([1, "a", 2], dtype=object), Q, ValueError, "support_y"),
+    "mixed labels": ({}, S, np.array([1, "a", 2], dtype=object), Q, ValueError, "support_y mixes"),
     "a class with no row": ({}, S, unused_category(), Q, ValueError, "'lost' has no row"),
     "lambda_z zero": ({"lambda_z": 0}, S, Y, Q, ValueError, "'lambda_z' parameter"),
     "lambda_z negative": ({"lambda_z": -1.0}, S, Y, Q, ValueError, "'lambda_z' parameter"),
