@@ -153,7 +153,11 @@ def _add_recipe(recipes, name, experiment):
     if name == "quality":
         return
     parser.add_argument(
-        "--shots", type=int, nargs="+", default=[1, 5], help="support rows a class (default: 1 5)"
+        "--shots",
+        type=int,
+        nargs="+",
+        default=[1, 5],
+        help="labelled rows per class (default: 1 5)",
     )
     parser.add_argument(
         "--tasks", type=int, default=experiment.n_tasks, help="default: %(default)s"
