@@ -10,6 +10,7 @@ import torch
 from helpers import make_task
 from sklearn.exceptions import NotFittedError
 
+import oslo_sklearn
 from oslo_sklearn import OSLO, AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery
 
 S = np.eye(3, 4)
@@ -247,3 +248,10 @@ def test_fit_predict_takes_the_query_as_fit_does(cls):
     np.testing.assert_array_equal(cls().fit_predict(*task[:2], (task.query_X,)), labels)
     with pytest.raises(ValueError, match="query_X is None: fit_predict"):
         cls().fit_predict(*task[:2])
+
+
+def test_a_misspelt_name_carries_what_python_suggests_from():
+    with pytest.raises(AttributeError, match="no attribute 'AdaptiveOslo'") as raised:
+        oslo_sklearn.AdaptiveOslo  # noqa: B018
+    assert raised.value.name == "AdaptiveOslo"
+    assert "AdaptiveOSLO" in dir(raised.value.obj)
