@@ -191,9 +191,8 @@ def _check_unusual_labels(y) -> np.ndarray:
     """Labels that are no plain array of integers, booleans or strings."""
     if hasattr(getattr(y, "dtype", None), "na_value") and getattr(y, "ndim", 0) == 1:
         y = np.asarray(y, dtype=object)  # pandas' Int64 and boolean would become floats
-    if np.asarray(y).shape[1:] == (
-        1,
-    ):  # said here, because scikit-learn would name a line of this file
+    # Said here, because scikit-learn would name a line of this file.
+    if np.asarray(y).shape[1:] == (1,):
         warn(
             "A column-vector y was passed when a 1d array was expected. Pass support_y.ravel(), "
             "or a single column of a frame.",
