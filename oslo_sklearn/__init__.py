@@ -1,5 +1,6 @@
 """Few-shot open-set recognition for scikit-learn: OSLO and the baselines of its study."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ def __getattr__(name: str):
         return globals().setdefault(name, getattr(public, name))
     if name in globals():  # a submodule that was loaded on the way
         return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With the module, Python suggests the name that was meant.
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

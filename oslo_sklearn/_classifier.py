@@ -46,12 +46,11 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
         support_y : array-like of shape (n_support,)
             Their labels. ``outlier_label`` marks a known negative: a row of none of the classes.
         query_X : array-like of shape (n_query, n_features), optional
-            Unlabelled rows, of which some may belong to no class. Left out, transduction is
-            deferred: each later call takes the rows it is given as the query and solves anew.
-            A 1-tuple ``(query_X,)`` is accepted: `GridSearchCV` would slice a bare array that
-            has as many rows as its X.
-            Methods also take a collection such as a Dask array or DataFrame. It stays where it is,
-            and attributes with a row per query row are then lazy, too.
+            Unlabelled rows, of which some may belong to no class. If it is left out, each later
+            call takes its own rows as the query, and solves a new task. A 1-tuple ``(query_X,)``
+            is accepted, because `GridSearchCV` slices an array that has as many rows as its X.
+            A Dask array or DataFrame stays where it is. Attributes with a row per query row are
+            then lazy, too.
 
         Returns
         -------

@@ -106,10 +106,16 @@ def _is_bounded(rows: torch.Tensor) -> bool:
 
 def check_features(estimator, X, reset: bool) -> None:
     """Set or check the number and names of the features."""
-    if type(X) is np.ndarray and not hasattr(estimator, "feature_names_in_"):
+    has_names = hasattr(estimator, "feature_names_in_")
+    if type(X) is np.ndarray and not (reset and has_names):
         if reset:
             estimator.n_features_in_ = X.shape[1]
         if X.shape[1] == estimator.n_features_in_:
+            if has_names:  # said here, because scikit-learn would name a line of its own
+                name = type(estimator).__name__
+                warn(
+                    f"X does not have valid feature names, but {name} was fitted with feature names"
+                )
             return
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
@@ -186,7 +192,8 @@ def _check_unusual_labels(y) -> np.ndarray:
     """Labels that are no plain array of integers, booleans or strings."""
     if hasattr(getattr(y, "dtype", None), "na_value") and getattr(y, "ndim", 0) == 1:
         y = np.asarray(y, dtype=object)  # pandas' Int64 and boolean would become floats
-    if np.shape(y)[1:] == (1,):  # said here, because scikit-learn would name a line of this file
+    # Said here, because scikit-learn would name a line of this file.
+    if np.asarray(y).shape[1:] == (1,):
         warn(
             "A column-vector y was passed when a 1d array was expected. Pass support_y.ravel(), "
             "or a single column of a frame.",
@@ -205,7 +212,10 @@ def _check_unusual_labels(y) -> np.ndarray:
     plain = np.array(y.tolist()) if y.dtype.kind == "O" else y
     if plain.dtype.kind in "biu":
         return plain  # scikit-learn does not look into object arrays of numbers
-    check_classification_targets(y)
+    if y.dtype.kind == "O" and len({isinstance(label, str) for label in y}) == 2:
+        raise ValueError("support_y mixes text and other labels: give labels of one type.")
+    # Twice, because classes of one row each would warn of a regression problem.
+    check_classification_targets(np.tile(y, 2))
     return y
 
 

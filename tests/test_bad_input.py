@@ -10,6 +10,7 @@ import torch
 from helpers import make_task
 from sklearn.exceptions import NotFittedError
 
+import oslo_sklearn
 from oslo_sklearn import OSLO, AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery
 
 S = np.eye(3, 4)
@@ -69,7 +70,7 @@ FIT_CASES = {
     "continuous labels": ({}, S, [0.5, 1.2, 2.9], Q, ValueError, "support_y: Unknown label type"),
     "2-D labels": ({}, S, np.ones((3, 2)), Q, ValueError, "support_y"),
     "complex labels": ({}, S, Y * 1j, Q, ValueError, "support_y: Complex data"),
-    "mixed labels": ({}, S, np.array([1, "a", 2], dtype=object), Q, ValueError, "support_y"),
+    "mixed labels": ({}, S, np.array([1, "a", 2], dtype=object), Q, ValueError, "support_y mixes"),
     "a class with no row": ({}, S, unused_category(), Q, ValueError, "'lost' has no row"),
     "lambda_z zero": ({"lambda_z": 0}, S, Y, Q, ValueError, "'lambda_z' parameter"),
     "lambda_z negative": ({"lambda_z": -1.0}, S, Y, Q, ValueError, "'lambda_z' parameter"),
@@ -247,3 +248,10 @@ def test_fit_predict_takes_the_query_as_fit_does(cls):
     np.testing.assert_array_equal(cls().fit_predict(*task[:2], (task.query_X,)), labels)
     with pytest.raises(ValueError, match="query_X is None: fit_predict"):
         cls().fit_predict(*task[:2])
+
+
+def test_a_misspelt_name_carries_what_python_suggests_from():
+    with pytest.raises(AttributeError, match="no attribute 'AdaptiveOslo'") as raised:
+        oslo_sklearn.AdaptiveOslo  # noqa: B018
+    assert raised.value.name == "AdaptiveOslo"
+    assert "AdaptiveOSLO" in dir(raised.value.obj)

@@ -137,6 +137,15 @@ def test_labels_of_any_kind(convert):
     assert set(oslo.predict(task.query_X)) <= set(oslo.classes_)
 
 
+@pytest.mark.parametrize("kind", [list, object, str, float])
+def test_many_classes_of_one_row_do_not_warn(kind):
+    rows = np.eye(30)
+    y = list(map(str, range(30))) if kind is list else np.arange(30).astype(kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OSLO().fit(rows, y, rows)
+
+
 def test_column_of_labels_warns_as_scikit_learn_does():
     task = make_task()
     with pytest.warns(UserWarning, match="column-vector y"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from PIL import Image
@@ -69,6 +70,9 @@ CALLS = {
     ),
     "a task in our pipeline": task_in_our_pipeline,
     "labels in a column": lambda _: OSLO().fit(SUPPORT, LABELS[:, None], QUERY),
+    "rows without names": lambda _: OSLO().fit(
+        pd.DataFrame(SUPPORT).add_prefix("x"), LABELS, QUERY
+    ),
     "no convergence": lambda _: OSLO(tol=1e-12).fit(*ROWS),
     "no convergence of a baseline": lambda _: LaplacianShot(max_iter=1, tol=1e-12).fit(*ROWS),
     "one row": lambda _: OSLO().fit(SUPPORT, LABELS).predict(QUERY[:1]),

@@ -86,6 +86,7 @@ def incomplete_results(docs: Path) -> list[str]:
 def toctree(docs: Path, pattern: str, leave_out=()) -> str:
     """A toctree of the pages that are there: one of none would be a warning."""
     pages = sorted(path.relative_to(docs) for path in docs.glob(pattern))
+    pages.sort(key=lambda page: page.stem != "index")
     found = [page.with_suffix("") for page in pages if page.as_posix() not in leave_out]
     if not found:
         return ""

@@ -72,7 +72,8 @@ def headline() -> str:
 
 def labelling_table(n_labels=10) -> str:
     """What labels are worth on every set: right rows by who chose the rows to label."""
-    ways, lines, origins = ("suggested", "random", "least confident"), [], set()
+    ways, origins = ("suggested", "random", "least confident"), set()
+    lines: dict[str, list] = {metric: [] for metric in METRICS}
     for name, title in conformal_tables.NAMES.items():
         frame = pd.read_csv(RESULTS / f"{name}_labelling.csv")
         command = (RESULTS / f"{name}_labelling_environment.csv").read_text(encoding="utf-8")
@@ -82,15 +83,17 @@ def labelling_table(n_labels=10) -> str:
             index="shots", columns=["metric", "method"], values="mean"
         )
         for shots, row in means.iterrows():
-            cells = (f"{100 * row[metric, way]:.1f}" for metric in METRICS for way in ways)
-            lines.append("   " + "|".join([f"{title}, {shots}-shot", *cells]))
+            for metric in METRICS:
+                cells = (f"{100 * row[metric, way]:.1f}" for way in ways)
+                lines[metric].append("   " + "|".join([title, str(shots), *cells]))
     ((classes, n_tasks),) = origins
-    header = "|".join(f'"{metric}: {way}"' for metric in METRICS for way in ways)
-    return (
-        f".. csv-table:: Rows of the whole query that are right (%) after {n_labels} labels; "
-        f'{classes} classes, {n_tasks} tasks\n   :header: ""|{header}\n   :delim: |\n\n'
-        + "\n".join(lines)
+    header = "|".join(f'"{name}"' for name in ("", "shots", *ways))
+    return "\n".join(
+        f".. csv-table:: {metric}: rows of the whole query that are right (%) after {n_labels} "
+        f"labels; {classes} classes, {n_tasks} tasks\n   :header: {header}\n   :delim: |\n\n"
+        + "\n".join(lines[metric])
         + "\n"
+        for metric in METRICS
     )
 
 

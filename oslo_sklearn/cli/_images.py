@@ -30,7 +30,9 @@ def add_extractor_options(parser) -> None:
     parser.add_argument(
         "--cache-dir", help="where features are kept for a rerun (default: <out>.cache)"
     )
-    parser.add_argument("--no-cache", action="store_true", help="keep nothing, cannot resume")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="keep nothing; an interrupted run starts again"
+    )
     parser.add_argument(
         "--on-error",
         choices=["skip", "raise"],
