@@ -44,13 +44,11 @@ class Fold(NamedTuple):
 
 
 def count_folds(codes: np.ndarray, cv: int, n_query: int | None) -> int:
-    """Number of folds for a query with this many rows; None: the number is not known yet.
-
-    Beside one row of each class, a single row would be the second of its class, which tells it
-    from them. A query with fewer rows than classes gets them one at a time.
-    """
+    """Number of folds for a query with this many rows; None: not known yet."""
     counts = np.unique(codes[codes >= 0], return_counts=True)[1]
     if n_query is not None and n_query < len(counts):
+        # Beside a fold with a row of each class, a single row of the query would be the second of
+        # its class. Folds of one row do not give it away.
         return max(cv, min(_MOST_FOLDS, counts.sum()))
     return min(cv, counts.max())
 

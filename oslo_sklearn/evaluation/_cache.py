@@ -62,7 +62,12 @@ class RowCache:
         self._is_parquet = suffix == ".parquet"
         self._journal = self.path
         if self._is_parquet:
-            _require_parquet()
+            try:
+                import pyarrow  # noqa: F401
+            except ImportError as error:
+                raise ImportError(
+                    "a parquet cache needs pyarrow: pip install pyarrow, or name a .csv file."
+                ) from error
             self._journal = self.path.with_name(self.path.name + ".part")
         for file in (self.path, self._journal):
             if is_special(file):
@@ -212,12 +217,3 @@ def _lines(records):
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(_fields(record))
         yield line.getvalue().encode()
-
-
-def _require_parquet() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "a parquet cache needs pyarrow: pip install pyarrow, or name a .csv file."
-        ) from error

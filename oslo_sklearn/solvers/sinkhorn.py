@@ -9,9 +9,6 @@ from torch import Tensor
 
 from .geometry import one_hot, squared_distances
 
-# Sweeps between two looks at whether they still move anything: looking costs as much as sweeping.
-_SWEEPS_PER_CHECK = 8
-
 
 class Plan(NamedTuple):
     """A transport plan between rows of mass 1 and columns of equal mass."""
@@ -35,25 +32,15 @@ def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) ->
     product = kernel.sum(-1, keepdim=True)
     row_sum = torch.zeros_like(product)
     scale, divisor = torch.ones_like(transposed[..., :1]), product
-    done = torch.zeros(kernel.shape[0], dtype=torch.bool, device=kernel.device)
-    task = torch.arange(kernel.shape[0], device=kernel.device)
-    for start in range(0, max_sweeps, _SWEEPS_PER_CHECK):
-        n_sweeps = min(_SWEEPS_PER_CHECK, max_sweeps - start)
-        scales, products = [], [product]
-        for _ in range(n_sweeps):
-            scales.append(torch.bmm(transposed, products[-1].reciprocal()).reciprocal())
-            products.append(torch.bmm(kernel, scales[-1]))
-        scales, products = torch.stack(scales), torch.stack(products)
-        row_sums = torch.cat([row_sum[None], products[1:] / products[:-1]])
-        moved = row_sums.diff(dim=0).abs().amax((-1, -2)) > tol
-        # Each task takes the sweep at which it came to rest, or else the last.
-        n_moved = moved.long().cumprod(0).sum(0)
-        last = n_moved.clamp_max(n_sweeps - 1)
-        is_done = done[:, None, None]
-        scale = torch.where(is_done, scale, scales[last, task])
-        divisor = torch.where(is_done, divisor, products[last, task])
-        done = done | (n_moved < n_sweeps)
-        product, row_sum = products[-1], row_sums[-1]
+    done = torch.zeros_like(product[:, :1], dtype=torch.bool)
+    for _ in range(max_sweeps):
+        new_scale = torch.bmm(transposed, product.reciprocal()).reciprocal()
+        new_product = torch.bmm(kernel, new_scale)
+        new_sum = new_product / product
+        scale = torch.where(done, scale, new_scale)
+        divisor = torch.where(done, divisor, product)
+        done = done | ((new_sum - row_sum).abs().amax((-1, -2), keepdim=True) <= tol)
+        product, row_sum = new_product, new_sum
         if bool(done.all()):
             break
     return Plan(kernel * scale.mT / divisor, scale[..., 0].log())
