@@ -81,20 +81,17 @@ class RowCache:
         rows = {}
         for record in (*self._read_parquet(), *self._read_journal()):
             *row, version, _ = record
-            self._check_configuration(row[0], row[1], row[-1], version)
+            difference = self.configuration.difference(row[0], row[1], row[-1])
+            if version != __version__:
+                difference = f"the version of oslo_sklearn ({version}, now {__version__})"
+            if difference is not None:
+                raise ValueError(
+                    f"cache={str(self.path)!r} holds results of another configuration: "
+                    f"{difference} differed when it was written. Name another file, or remove "
+                    "this one."
+                )
             rows[row[0], row[1]] = tuple(row)
         return rows
-
-    def _check_configuration(self, method, task, config, version) -> None:
-        difference = self.configuration.difference(method, task, config)
-        if version != __version__:
-            difference = f"the version of oslo_sklearn ({version}, now {__version__})"
-        if difference is not None:
-            raise ValueError(
-                f"cache={str(self.path)!r} holds results of another configuration: "
-                f"{difference} differed when it was written. Name another file, or remove "
-                "this one."
-            )
 
     def _read_parquet(self):
         if not self._is_parquet or not self.path.exists():
