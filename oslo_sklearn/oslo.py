@@ -113,8 +113,7 @@ class OSLO(FewShotOpenSetClassifier):
     _decision = Midway()
     _uses_negatives = True
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "lambda_z": [POSITIVE],
         "lambda_xi": [POSITIVE],
         "max_iter": [COUNT_OR_ZERO],

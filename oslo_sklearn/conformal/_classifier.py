@@ -20,8 +20,7 @@ from .._validation import check_labels, check_rows, count_rows
 from .._wrapped import INPUT_ATTRIBUTES, fit_whole, make_estimator
 from ..pipeline import last_step
 from ._answers import ConformalAnswers
-from ._base_tasks import calibrate
-from ._calibration import Calibration
+from ._calibration import Calibration, calibrate
 from ._folds import Task
 from .rules import cross_p_values
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import groupby
 from typing import NamedTuple
 
 import joblib
@@ -92,12 +93,8 @@ def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
     held = make_folds(task.support_X, task.codes, n_folds, task.seed)
     parts = [_part(task.support_X, task.support_y, rows) for rows in held]
     if _can_batch(fitted, parts, query_X):
-        solved: dict = {}
-        for size in {len(rows) for rows in held}:
-            same = [fold for fold, rows in enumerate(held) if len(rows) == size]
-            folds = _solve_batch(fitted, [parts[fold] for fold in same], query_X)
-            solved |= dict(zip(same, folds, strict=True))
-        return [solved[fold] for fold in range(len(held))]
+        alike = groupby(parts, lambda part: len(part[2]))  # the larger folds come first
+        return [fold for _, run in alike for fold in _solve_batch(fitted, [*run], query_X)]
     jobs = (delayed(_solve_fold)(clone(task.estimator), *part, query_X) for part in parts)
     return Parallel(n_jobs=n_jobs)(jobs)
 

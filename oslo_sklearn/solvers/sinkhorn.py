@@ -46,13 +46,6 @@ def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) ->
     return Plan(kernel * scale.mT / divisor, scale[..., 0].log())
 
 
-class PTMAPSolution(NamedTuple):
-    """A solved batch of tasks."""
-
-    prototypes: Tensor  # (B, K, d)
-    log_scale: Tensor  # (B, K), of the plan under these prototypes
-
-
 def solve_ptmap(
     support: Tensor,
     labels: Tensor,
@@ -62,11 +55,11 @@ def solve_ptmap(
     reg: float,
     step_size: float,
     max_iter: int,
-) -> PTMAPSolution:
+) -> tuple[Tensor, Tensor]:
     """Move prototypes towards the means under balanced transport plans.
 
     The plan's kernel is ``exp(-reg * squared distance)``; every class gets the same share of the
-    query.
+    query. Returns the prototypes ``(B, K, d)`` and the ``log_scale (B, K)`` of the plan under them.
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = membership.mT @ support, membership.sum(-2)
@@ -82,7 +75,7 @@ def solve_ptmap(
         weight = support_weight + plan.sum(-2)
         means = (support_sum + plan.mT @ query) / weight[..., None]
         prototypes = prototypes + step_size * (means - prototypes)
-    return PTMAPSolution(prototypes, transport().log_scale)
+    return prototypes, transport().log_scale
 
 
 def replay_ptmap(rows: Tensor, prototypes: Tensor, log_scale: Tensor, *, reg: float) -> Tensor:
