@@ -1,8 +1,7 @@
 """Collections whose rows are not in memory. Each kind has an adapter, in a module of its own.
 
-An adapter wraps an estimator and has the methods that take rows: ``fit(support, codes, query_X)``
-on what `FewShotOpenSetClassifier.fit` has validated, ``predict``, ``transduce`` and so on, and
-``read(X)`` for what is small.
+It wraps an estimator and has ``fit(support, codes, query_X)`` on what `FewShotOpenSetClassifier`
+has validated, ``predict``, ``transduce`` and so on, and ``read(X)`` for what is small.
 """
 
 from __future__ import annotations

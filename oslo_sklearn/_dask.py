@@ -187,7 +187,9 @@ class RowBlocks:
     def __init__(self, estimator, query, support: torch.Tensor):
         self.solver, self.query = _traveller(estimator), query
         if estimator._centers_on_task():
-            self.center = torch.from_numpy(self._mean_with(support[0])).to(support)[None]
+            total = self.add_up(_sum_query, support.shape[2] + 1) + _sum_rows(support[0])
+            center = total[:-1] / total[-1] / _SCALE
+            self.center = torch.from_numpy(center).to(support)[None]
         else:
             self.center = estimator._find_center([support])
 
@@ -240,11 +242,6 @@ class RowBlocks:
         """``function(sums, values)``, lazily, with the sums of ``summed(*of_sum)``."""
         sums = self.summed(*of_sum)
         return sums.map_blocks(function, values, chunks=(len(values),), meta=values[:0])
-
-    def _mean_with(self, support: torch.Tensor) -> np.ndarray:
-        """The mean of support and query."""
-        total = self.add_up(_sum_query, support.shape[1] + 1) + _sum_rows(support)
-        return total[:-1] / total[-1] / _SCALE
 
 
 def _sum_block(block: np.ndarray, solver, function, size: int) -> np.ndarray:

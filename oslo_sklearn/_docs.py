@@ -37,9 +37,6 @@ dtype : {{"float32", "float64"}} or None, default=None
     Type to compute in. None: the wider type of the inputs.
 """
 
-_IGNORES_NEGATIVES = "This method ignores them."
-_USES_NEGATIVES = "This method uses them."
-
 # Texts by the line of a docstring that they replace. Some begin a section.
 _TEXTS = {
     "@attributes\n": """\
@@ -165,7 +162,7 @@ def _parameters(cls: Any, defaults: dict[str, Any]) -> str:
     decision = _DECISION.format(
         threshold=threshold,
         contamination=Contamination.sentence,
-        negatives=_USES_NEGATIVES if cls._uses_negatives else _IGNORES_NEGATIVES,
+        negatives=f"This method {'uses' if cls._uses_negatives else 'ignores'} them.",
     )
     if "center" not in defaults:
         return decision

@@ -256,16 +256,24 @@ def take_rows(X, rows: np.ndarray):
 
 def list_tasks(split, X, y) -> list[tuple[np.ndarray, np.ndarray]]:
     """The tasks of a splitter, or of an iterable of (support_idx, query_idx)."""
-    if hasattr(split, "split"):
-        split = split.split(X, y)
-    elif isinstance(split, str | bytes) or not hasattr(split, "__iter__"):
+    is_text = isinstance(split, str | bytes)  # which has a method `split`, too
+    if is_text or not (hasattr(split, "split") or hasattr(split, "__iter__")):
         raise ValueError(
             "split must be a FewShotOpenSetSplit, another splitter, or an iterable of "
             f"(support_idx, query_idx) pairs; got {split!r}."
         )
+    if hasattr(split, "split"):
+        split = split.split(X, y)
     tasks = [(np.asarray(support), np.asarray(query)) for support, query in split]
     if not tasks:
         raise ValueError("split gives no tasks.")
+    for number, task in enumerate(tasks):
+        for name, rows in zip(("support_idx", "query_idx"), task, strict=True):
+            if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu":
+                raise ValueError(
+                    f"split: {name} of task {number} must be numbers of rows, at least one; got "
+                    f"an array of {rows.dtype} of shape {rows.shape}."
+                )
     return tasks
 
 

@@ -16,13 +16,9 @@ _NOT_THE_USER = {"oslo_sklearn", "sklearn", "joblib", "torch"}
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line that called the package, however deep inside it the reason was found."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back and _package_of(frame) in _NOT_THE_USER:
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _package_of(frame) -> str:
-    return frame.f_globals.get("__name__", "").partition(".")[0]
 
 
 def warn_of_no_convergence(estimator) -> None:
@@ -40,15 +36,6 @@ def warn_of_a_single_row(estimator) -> None:
         "query of a task, and this call has one row. Pass the whole batch, or call "
         "fit(support_X, support_y, query_X) first."
     )
-
-
-def warn_of_refit(splitter, caller) -> None:
-    if getattr(caller, "cv", None) is splitter and getattr(caller, "refit", False):
-        warn(
-            f"{type(caller).__name__}(refit={caller.refit!r}) will fit the best parameters on all "
-            "rows at once, which is not a task. Set refit=False, and fit an estimator with "
-            "best_params_ on your own task."
-        )
 
 
 def warn_of_another_scale(ratio: float) -> None:

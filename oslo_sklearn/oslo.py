@@ -48,7 +48,8 @@ class OSLO(FewShotOpenSetClassifier):
         \sum_{i \in S \cup Q} \xi_i \sum_k z_{ik} \log p(x_i, k)
         + \sum_{i \in Q} \lambda_z H(z_i) + \lambda_\xi H([\xi_i, 1 - \xi_i])
 
-    where :math:`z_i` is the label and :math:`\xi_i = 1` on the support. One step updates
+    where :math:`z_i` is the label and :math:`\xi_i = 1` on the support. Known negatives are support
+    rows with :math:`\xi_i = 0`; they count for the centre only. One step updates
 
     .. math::
         \xi_i = \sigma\Big(\tfrac{1}{\lambda_\xi} \sum_k z_{ik} \log p(x_i, k)\Big), \quad
@@ -90,11 +91,6 @@ class OSLO(FewShotOpenSetClassifier):
 
     Notes
     -----
-    Known negatives are support rows with :math:`\xi_i = 0`. They count for the centre only.
-
-    If fitted without a query, every call solves a task whose query is the rows of that call. So
-    answers depend on the batch.
-
     The paper prints the Gaussian likelihood, but its published numbers were made with the cosine,
     which is the default here. With the cosine, ``normalize`` only decides where the prototypes
     start: at the means of rows of unit length, or of rows as they are. ``predict_proba`` is the
@@ -117,8 +113,7 @@ class OSLO(FewShotOpenSetClassifier):
     _decision = Midway()
     _uses_negatives = True
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "lambda_z": [POSITIVE],
         "lambda_xi": [POSITIVE],
         "max_iter": [COUNT_OR_ZERO],

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._typing import Array, Labels, RandomState
 from ._validation import check_counts, encode_labels, is_number
-from ._warnings import warn, warn_of_refit
+from ._warnings import warn
 
 _SCRATCH_ENTRIES = 2**18  # urn entries that stay in a core's cache
 _CHUNK_UNIFORMS = 2**19  # random numbers in memory at once (4 MiB)
@@ -143,7 +143,13 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         n_splits : int
         """
         # A search tells its splitter nothing else than that it asks for this number.
-        warn_of_refit(self, sys._getframe(1).f_locals.get("self"))
+        search = sys._getframe(1).f_locals.get("self")
+        if getattr(search, "cv", None) is self and getattr(search, "refit", False):
+            warn(
+                f"{type(search).__name__}(refit={search.refit!r}) will fit the best parameters on "
+                "all rows at once, which is not a task. Set refit=False, and fit an estimator with "
+                "best_params_ on your own task."
+            )
         return self.n_tasks
 
     def split(
@@ -258,10 +264,11 @@ class FewShotOpenSetSplit(BaseCrossValidator):
         small = np.flatnonzero(sizes < need)
         if small.size:
             worst = small[np.argmin(sizes[small])]
+            (name,) = labels[[worst]].tolist()
             others = f"; too small as well: {small.size - 1} more" if small.size > 1 else ""
             raise ValueError(
-                f"y: class {_plain(labels[worst])!r} has {sizes[worst]} rows, but a task may need "
-                f"{need} ({reason}){others}."
+                f"y: class {name!r} has {sizes[worst]} rows, but a task may need {need} ({reason})"
+                f"{others}."
             )
         largest_known = np.sort(sizes)[len(sizes) - self.n_way :].sum()
         if broad and sizes.sum() - largest_known < self._n_outliers:
@@ -364,7 +371,3 @@ def _apportion(shares, total, capacities):
     remainders = np.where(full, -1.0, quotas - np.floor(quotas))
     rank = np.argsort(np.argsort(-remainders, axis=1, kind="stable"), axis=1)
     return counts + (rank < total - counts.sum(axis=1, keepdims=True))
-
-
-def _plain(label):
-    return label.item() if isinstance(label, np.generic) else label

@@ -49,8 +49,7 @@ class BDCSPN(FewShotOpenSetClassifier):
 
     _transductive = True
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "temperature": [POSITIVE],
     }
 

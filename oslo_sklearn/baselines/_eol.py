@@ -86,8 +86,7 @@ class EOL(PrototypeDescentClassifier):
 
     _transductive = True
 
-    _parameter_constraints = {
-        **PrototypeDescentClassifier._parameter_constraints,
+    _parameter_constraints = PrototypeDescentClassifier._parameter_constraints | {
         "outlier_share": [SHARE],
         "marginal_scale": [StrOptions({"classes", "shots"})],
     }

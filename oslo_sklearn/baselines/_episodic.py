@@ -46,8 +46,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
     ``_episode_logits``.
     """
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "head": [Head, str, os.PathLike, None],
     }
 

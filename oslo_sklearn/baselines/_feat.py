@@ -77,8 +77,7 @@ class FEAT(EpisodicClassifier):
         "slf_attn.layer_norm.bias": 1e-3,
     }
 
-    _parameter_constraints = {
-        **EpisodicClassifier._parameter_constraints,
+    _parameter_constraints = EpisodicClassifier._parameter_constraints | {
         "temperature": [POSITIVE],
     }
 

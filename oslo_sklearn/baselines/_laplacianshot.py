@@ -60,8 +60,7 @@ class LaplacianShot(FewShotOpenSetClassifier):
 
     _transductive = True
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "lambda_laplacian": [NOT_NEGATIVE],
         "n_neighbors": [COUNT],
         "max_iter": [COUNT_OR_ZERO],

@@ -58,8 +58,7 @@ class LRICI(FewShotOpenSetClassifier):
 
     _transductive = True
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "C": [POSITIVE],
         "n_components": [COUNT],
         "n_select": [COUNT],

@@ -74,8 +74,7 @@ class OpenMax(FewShotOpenSetClassifier):
            'dog', 'new', 'new', 'new', 'new', 'new'], dtype='<U3')
     """
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "tail_size": [COUNT, None],
         "alpha": [COUNT],
         "base_distances": ["array-like", None],

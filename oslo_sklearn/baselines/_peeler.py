@@ -71,8 +71,7 @@ class PEELER(EpisodicClassifier):
     _net = ScaleNet
     _open_episodes = True
 
-    _parameter_constraints = {
-        **EpisodicClassifier._parameter_constraints,
+    _parameter_constraints = EpisodicClassifier._parameter_constraints | {
         "open_weight": [NOT_NEGATIVE],
         "outlier_score": [StrOptions({"distance", "msp"})],
     }

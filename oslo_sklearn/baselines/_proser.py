@@ -65,8 +65,7 @@ class PROSER(FewShotOpenSetClassifier):
 
     _poor_score = True  # A random start is still felt after few steps.
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "beta": [NOT_NEGATIVE],
         "n_dummies": [COUNT],
         "learning_rate": [POSITIVE],

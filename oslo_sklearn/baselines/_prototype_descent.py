@@ -18,8 +18,7 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
     Probabilities and scores are those of a closed-set softmax unless a method says otherwise.
     """
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "temperature": [POSITIVE],
         "learning_rate": [POSITIVE],
         "max_iter": [COUNT_OR_ZERO],
@@ -56,8 +55,7 @@ class InformationMaximizer(PrototypeDescentClassifier):
 
     _transductive = True
 
-    _parameter_constraints = {
-        **PrototypeDescentClassifier._parameter_constraints,
+    _parameter_constraints = PrototypeDescentClassifier._parameter_constraints | {
         "marginal_weight": [NOT_NEGATIVE],
         "conditional_weight": [NOT_NEGATIVE],
     }

@@ -68,8 +68,7 @@ class PTMAP(FewShotOpenSetClassifier):
     _transductive = True
     _poor_score = True  # Half of its features are negative, which the power transform throws away.
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "reg": [POSITIVE],
         "step_size": [Interval(numbers.Real, 0, 1, closed="right")],
         "max_iter": [COUNT_OR_ZERO],
@@ -109,10 +108,11 @@ class PTMAP(FewShotOpenSetClassifier):
         return self._transform(rows) - center[:, None]
 
     def _solve(self, task) -> Solution:
-        solved = solve_ptmap(
+        prototypes, log_scale = solve_ptmap(
             *task, reg=float(self.reg), step_size=float(self.step_size), max_iter=self.max_iter
         )
-        return Solution(solved._asdict(), prototypes=solved.prototypes)
+        state = {"prototypes": prototypes, "log_scale": log_scale}
+        return Solution(state, prototypes=prototypes)
 
     def _infer(self, state, rows) -> Answer:
         log_proba = replay_ptmap(rows, state["prototypes"], state["log_scale"], reg=float(self.reg))

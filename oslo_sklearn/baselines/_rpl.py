@@ -66,8 +66,7 @@ class RPL(FewShotOpenSetClassifier):
 
     _poor_score = True  # Few steps of 1e-3 do not carry the points far enough.
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "gamma": [POSITIVE],
         "open_weight": [NOT_NEGATIVE],
         "n_points": [COUNT],

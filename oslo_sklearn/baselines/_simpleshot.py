@@ -42,8 +42,7 @@ class SimpleShot(FewShotOpenSetClassifier):
     @example
     """
 
-    _parameter_constraints = {
-        **FewShotOpenSetClassifier._parameter_constraints,
+    _parameter_constraints = FewShotOpenSetClassifier._parameter_constraints | {
         "temperature": [POSITIVE],
     }
 

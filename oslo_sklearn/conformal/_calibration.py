@@ -6,10 +6,15 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
 
 from .._files import write_whole
 from .._typing import PathLike, Vector
+from .._validation import check_labels, count_rows, list_tasks, take_rows
 from .._warnings import warn
+from .._wrapped import fit_whole
+from ..pipeline import last_step
 from .rules import count_at_least
 
 _FIELDS = ("scores", "tasks", "method", "n_way", "n_shot")
@@ -158,3 +163,36 @@ class Calibration:
                 f"calibration: {path!r} is damaged, or not a file of Calibration.save; nothing in "
                 f"it was executed ({type(error).__name__}: {error})."
             ) from error
+
+
+def calibrate(estimator, base_X, base_y, split, n_jobs) -> Calibration:
+    """Scores of the known query rows of every task."""
+    names, codes = check_labels(base_y, count_rows(base_X), estimator, "base_X", "base_y")
+    labels = names[codes]
+    tasks = list_tasks(split, base_X, labels)
+    solved = Parallel(n_jobs=n_jobs)(
+        delayed(_known_scores)(
+            clone(estimator),
+            take_rows(base_X, support),
+            labels[support],
+            take_rows(base_X, query),
+            np.isin(labels[query], labels[support]),
+        )
+        for support, query in tasks
+    )
+    if not any(map(len, solved)):
+        raise ValueError("split gives no query rows of known classes to calibrate on.")
+    n_way = [len(np.unique(codes[support])) for support, _ in tasks]
+    n_support = [len(support) for support, _ in tasks]
+    return Calibration(
+        np.concatenate(solved),
+        np.repeat(np.arange(len(solved)), list(map(len, solved))),
+        type(last_step(estimator)).__name__,
+        float(np.mean(n_way)),
+        np.sum(n_support) / np.sum(n_way),
+    )
+
+
+def _known_scores(estimator, support_X, support_y, query_X, is_known) -> np.ndarray:
+    last = last_step(fit_whole(estimator, support_X, support_y, query_X))
+    return np.asarray(last.outlierness_, dtype=np.float64)[is_known]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import groupby
 from typing import NamedTuple
 
 import joblib
@@ -44,13 +45,11 @@ class Fold(NamedTuple):
 
 
 def count_folds(codes: np.ndarray, cv: int, n_query: int | None) -> int:
-    """Number of folds for a query with this many rows; None: the number is not known yet.
-
-    Beside one row of each class, a single row would be the second of its class, which tells it
-    from them. A query with fewer rows than classes gets them one at a time.
-    """
+    """Number of folds for a query with this many rows; None: not known yet."""
     counts = np.unique(codes[codes >= 0], return_counts=True)[1]
     if n_query is not None and n_query < len(counts):
+        # Beside a fold with a row of each class, a single row of the query would be the second of
+        # its class. Folds of one row do not give it away.
         return max(cv, min(_MOST_FOLDS, counts.sum()))
     return min(cv, counts.max())
 
@@ -94,12 +93,8 @@ def solve_folds(task: Task, fitted, query_X, cv: int, n_jobs) -> list[Fold]:
     held = make_folds(task.support_X, task.codes, n_folds, task.seed)
     parts = [_part(task.support_X, task.support_y, rows) for rows in held]
     if _can_batch(fitted, parts, query_X):
-        solved: dict = {}
-        for size in {len(rows) for rows in held}:
-            same = [fold for fold, rows in enumerate(held) if len(rows) == size]
-            folds = _solve_batch(fitted, [parts[fold] for fold in same], query_X)
-            solved |= dict(zip(same, folds, strict=True))
-        return [solved[fold] for fold in range(len(held))]
+        alike = groupby(parts, lambda part: len(part[2]))  # the larger folds come first
+        return [fold for _, run in alike for fold in _solve_batch(fitted, [*run], query_X)]
     jobs = (delayed(_solve_fold)(clone(task.estimator), *part, query_X) for part in parts)
     return Parallel(n_jobs=n_jobs)(jobs)
 

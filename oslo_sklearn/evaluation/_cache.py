@@ -62,7 +62,12 @@ class RowCache:
         self._is_parquet = suffix == ".parquet"
         self._journal = self.path
         if self._is_parquet:
-            _require_parquet()
+            try:
+                import pyarrow  # noqa: F401
+            except ImportError as error:
+                raise ImportError(
+                    "a parquet cache needs pyarrow: pip install pyarrow, or name a .csv file."
+                ) from error
             self._journal = self.path.with_name(self.path.name + ".part")
         for file in (self.path, self._journal):
             if is_special(file):
@@ -76,20 +81,17 @@ class RowCache:
         rows = {}
         for record in (*self._read_parquet(), *self._read_journal()):
             *row, version, _ = record
-            self._check_configuration(row[0], row[1], row[-1], version)
+            difference = self.configuration.difference(row[0], row[1], row[-1])
+            if version != __version__:
+                difference = f"the version of oslo_sklearn ({version}, now {__version__})"
+            if difference is not None:
+                raise ValueError(
+                    f"cache={str(self.path)!r} holds results of another configuration: "
+                    f"{difference} differed when it was written. Name another file, or remove "
+                    "this one."
+                )
             rows[row[0], row[1]] = tuple(row)
         return rows
-
-    def _check_configuration(self, method, task, config, version) -> None:
-        difference = self.configuration.difference(method, task, config)
-        if version != __version__:
-            difference = f"the version of oslo_sklearn ({version}, now {__version__})"
-        if difference is not None:
-            raise ValueError(
-                f"cache={str(self.path)!r} holds results of another configuration: "
-                f"{difference} differed when it was written. Name another file, or remove "
-                "this one."
-            )
 
     def _read_parquet(self):
         if not self._is_parquet or not self.path.exists():
@@ -212,12 +214,3 @@ def _lines(records):
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(_fields(record))
         yield line.getvalue().encode()
-
-
-def _require_parquet() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "a parquet cache needs pyarrow: pip install pyarrow, or name a .csv file."
-        ) from error

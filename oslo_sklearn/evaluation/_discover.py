@@ -48,18 +48,6 @@ def discover(
     rows : pandas.DataFrame
         One line per method and task: ``method, task, n_unknown`` (classes in truth), ``n_groups``,
         ``all, known, novel`` (see `discovery_accuracy`) and ``seconds``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from oslo_sklearn import AdaptiveOSLO, FewShotOpenSetSplit
-    >>> from oslo_sklearn.evaluation import discover
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat(np.arange(8), 25)
-    >>> X = 6 * np.eye(8, 30)[y] + rng.normal(size=(200, 30))
-    >>> split = FewShotOpenSetSplit(n_way=4, n_shot=5, n_open=3, n_tasks=2)
-    >>> discover({"ours": AdaptiveOSLO()}, X, y, split)[["n_unknown", "n_groups"]].values.tolist()
-    [[3, 3], [3, 3]]
     """
     pandas = require("pandas", "evaluation")
     X, y = np.asarray(X), np.asarray(y)
@@ -106,13 +94,9 @@ def label_and_refit(
     """Accuracy after labelling some query rows, for several ways to choose them.
 
     The labelled rows leave the query and join the support; labels of unknown classes are new
-    classes. The share of right rows is over the whole query:
-
-    * ``accuracy``: a row is right when it is accepted with the name of its class, new classes
-      included. Rows of a class that nobody labelled have no name yet and cannot be right;
-    * ``decided``: a row is also right when it is rejected and its class has no label.
-
-    Rows that were labelled are right in both.
+    classes. In ``accuracy`` a row of the query is right when it is accepted with the name of its
+    class, new classes included. In ``decided`` it is also right when it is rejected and its class
+    has no label. Rows that were labelled are right in both.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def _score(estimator, X, y, names) -> dict[str, float]:
 
 
 def _is_support(estimator, rows) -> bool:
-    """Whether these are the rows it was fitted on: a search that also wants training scores.
+    """Whether these are the rows it was fitted on, of which a search wants training scores.
 
     They never hold outliers, so a warning for each fold would say nothing new.
     """

@@ -123,7 +123,13 @@ class OSLOCV(BaseEstimator):
         pool = LabelledPool(X, y)
         tasks = draw_tasks(FewShotOpenSetSplit() if self.cv is None else self.cv, pool)
         indexed = pool.indexed(tasks)
-        batches = cut_tasks(tasks, pool, _batch_size(grid, pool.tensor))
+        most = batch_size(pool.tensor)
+
+        def size(n_rows):
+            # Fewer than without a grid: answers under all settings stand side by side.
+            return max(1, min(most(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
+
+        batches = cut_tasks(tasks, pool, size)
         scores = np.hstack(
             [self._score(estimator, grid, indexed, b, pool.known(b), metric) for b in batches]
         )
@@ -164,8 +170,15 @@ class OSLOCV(BaseEstimator):
         pairs = [(z, xi) for xi, z in product(self.lambda_xis, self.lambda_zs)]
         found = estimator._solve_settings(pool, tasks, steps, pairs)
         if found is None:
-            settings = (clone(estimator).set_params(**params) for params in grid)
-            return np.stack([_solve_and_score(one, pool, tasks, known, metric) for one in settings])
+            scored = []
+            for params in grid:
+                one = clone(estimator).set_params(**params)
+                parts = [
+                    _score(one, known[at], codes, scores, metric)
+                    for at, codes, scores in solve_parts(one, pool, tasks)
+                ]
+                scored.append(np.concatenate(parts))
+            return np.stack(scored)
         scored = {
             n_steps: [
                 _score(estimator, known, codes, scores, metric)
@@ -191,20 +204,6 @@ class OSLOCV(BaseEstimator):
         self.best_score_ = float(mean[self.best_index_])
         self.best_params_ = grid[self.best_index_]
         self.best_estimator_ = estimator.set_params(**self.best_params_)
-
-
-def _batch_size(grid, X):
-    """Fewer tasks than without a grid: their answers under all settings stand side by side."""
-    of_one = batch_size(X)
-    return lambda n_rows: max(1, min(of_one(n_rows), _MOST_ANSWERS // (len(grid) * n_rows)))
-
-
-def _solve_and_score(estimator, pool, tasks, known, metric) -> np.ndarray:
-    """The metric (B,) of one setting."""
-    parts = solve_parts(estimator, pool, tasks)
-    return np.concatenate(
-        [_score(estimator, known[at], codes, scores, metric) for at, codes, scores in parts]
-    )
 
 
 def _score(estimator, known, codes, scores, metric) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -59,24 +59,8 @@ class LabelledPool:
         return positions_in(tasks.classes, self.codes[tasks.query])
 
 
-class DrawnTasks(Sequence):
-    """Tasks of one shape, kept in two arrays; an item is a pair (support, query)."""
-
-    def __init__(self, support: np.ndarray, query: np.ndarray):
-        self.support, self.query = support, query
-
-    def __len__(self):
-        return len(self.support)
-
-    def __getitem__(self, task):
-        return self.support[task], self.query[task]
-
-
-def draw_tasks(split, pool: LabelledPool) -> Sequence[tuple[np.ndarray, np.ndarray]]:
+def draw_tasks(split, pool: LabelledPool) -> list[tuple[np.ndarray, np.ndarray]]:
     """All tasks of a splitter, or of an iterable of (support, query) index pairs."""
-    if hasattr(split, "sample"):
-        drawn = split.sample(pool.labels[pool.codes])
-        return DrawnTasks(drawn.support, drawn.query)
     return list_tasks(split, pool.X, pool.labels[pool.codes])
 
 
@@ -103,9 +87,6 @@ def cut_tasks(tasks, pool: LabelledPool, size) -> list[TaskBatch]:
 
 def _stack_runs(tasks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Supports and queries of consecutive tasks of one shape."""
-    if isinstance(tasks, DrawnTasks):
-        yield tasks.support, tasks.query
-        return
     for _, run in groupby(tasks, lambda task: (len(task[0]), len(task[1]))):
         supports, queries = zip(*run, strict=True)
         yield np.stack(supports), np.stack(queries)

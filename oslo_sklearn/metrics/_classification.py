@@ -61,8 +61,8 @@ def oscr(y_true: Labels, y_pred: Labels, scores: Vector, classes: Labels) -> Mea
         \mathrm{FPR}(\theta) = \frac{|\{i : y_i \notin C, s_i \le \theta\}|}
                                    {|\{i : y_i \notin C\}|}
 
-    The area is exact. It is the share of pairs (known, unknown) in which the known row is correctly
-    classified and less outlying. Ties count one half. It is at most the closed-set accuracy, and at
+    The area is exact: the share of pairs (known, unknown) in which the known row is correctly
+    classified and less outlying; ties count one half. It is at most the closed-set accuracy, and at
     most the AUROC.
 
     Parameters
@@ -114,9 +114,9 @@ def open_set_f1(y_true: Labels, y_pred: Labels, classes: Labels) -> Measured:
     .. math::
         \frac{1}{K + 1} \sum_{k=1}^{K+1} \frac{2\, TP_k}{2\, TP_k + FP_k + FN_k}
 
-    All labels that are not in `classes`, true or predicted, are class K + 1. So any `outlier_label`
-    works. A class that is neither in the truth nor in the prediction is left out of the mean, as
-    with ``zero_division=np.nan`` in scikit-learn's `f1_score`.
+    All labels that are not in `classes`, true or predicted, are class K + 1. A class that is
+    neither in the truth nor in the prediction is left out of the mean, as with
+    ``zero_division=np.nan`` in scikit-learn's `f1_score`.
 
     Parameters
     ----------

@@ -21,8 +21,8 @@ def mean_imposture_factor(X: RowsLike, y: Labels) -> float:
         \sum_{x \in D_k} \sum_{x' \notin D_k}
         [\|x' - \mu_k\| < \|x - \mu_k\|] + \tfrac12 [\|x' - \mu_k\| = \|x - \mu_k\|]
 
-    that is, one minus the mean AUROC of telling a class from all other rows by the distance to
-    its centroid :math:`\mu_k`. 0 for perfectly separated classes, about 1/2 for noise.
+    This is one minus the mean AUROC of telling a class from all other rows by the distance to its
+    centroid :math:`\mu_k`: 0 for perfectly separated classes, about 1/2 for noise.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def variance_ratio(X: RowsLike, y: Labels) -> float:
                     {\frac1K \sum_k \|\mu_k - \bar\mu\|^2},
         \quad \bar\mu = \frac1K \sum_k \mu_k
 
-    Lower is better: tight classes, far apart. Every class weighs the same, whatever its size.
+    Lower is better. Every class weighs the same, whatever its size.
 
     Parameters
     ----------
@@ -86,9 +86,8 @@ def variance_ratio(X: RowsLike, y: Labels) -> float:
 
     Notes
     -----
-    The published code of the reference averages the classes' standard deviations and squares
-    the mean, which is at most the mean variance used here; the two agree if all classes
-    spread alike.
+    The published code of the reference squares the mean of the classes' standard deviations, which
+    is at most the mean variance used here, and the same if all classes spread alike.
 
     References
     ----------

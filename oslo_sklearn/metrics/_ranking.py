@@ -47,7 +47,7 @@ def rank(is_outlier, scores):
     """Sort the rows of each task by falling score; both of shape (n_tasks, n_query)."""
     n_tasks, n_query = scores.shape
     # Ascending sort read backwards: negating would wrap integers.
-    order = _argsort(scores)[:, ::-1] + n_query * np.arange(n_tasks)[:, None]
+    order = np.argsort(scores, axis=1)[:, ::-1] + n_query * np.arange(n_tasks)[:, None]
     scores = np.take(scores, order)
     hits = np.cumsum(np.take(is_outlier, order), axis=1, dtype=np.intp)
     ends_tie = np.ones(scores.shape, dtype=bool)
@@ -63,19 +63,6 @@ def rank(is_outlier, scores):
         order=order,
         last_of_tie=last_of_tie,
     )
-
-
-def _argsort(scores):
-    """Positions that sort each row of (n_tasks, n_query)."""
-    if scores.dtype != np.float32:
-        return np.argsort(scores, axis=1)
-    # Numbers that carry their position are sorted several times faster. As an integer, a float
-    # keeps its order among those of its sign; negative ones are turned around.
-    bits = np.ascontiguousarray(scores).view(np.int32)
-    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
-    keys |= np.arange(scores.shape[1])
-    keys.sort(axis=1)
-    return keys & 0xFFFFFFFF
 
 
 def pairs_won(ranking, others):
@@ -111,14 +98,6 @@ def precision_at(ranking, recall):
     flagged = np.where(ranking.n_outliers > 0, ranking.flagged[at], 0)
     lack = "the query has no outliers"
     return divide(f"precision at recall {recall}", ranking.true_positives[at], flagged, lack)
-
-
-def _fpr_at(ranking, tpr):
-    at = ranking.strictest(tpr)
-    false_positives = (ranking.flagged - ranking.true_positives)[at]
-    n_inliers = np.where(ranking.n_outliers > 0, ranking.n_query - ranking.n_outliers, 0)
-    lack = "the query needs outliers and inliers"
-    return divide(f"FPR at TPR {tpr}", false_positives, n_inliers, lack)
 
 
 def _rank_checked(is_outlier, scores):
@@ -247,4 +226,8 @@ def fpr_at_tpr(is_outlier: Labels, scores: Vector, tpr: float = 0.95) -> Measure
     """
     check_share("tpr", tpr)
     ranking, single = _rank_checked(is_outlier, scores)
-    return per_task(_fpr_at(ranking, tpr), single)
+    at = ranking.strictest(tpr)
+    false_positives = (ranking.flagged - ranking.true_positives)[at]
+    n_inliers = np.where(ranking.n_outliers > 0, ranking.n_query - ranking.n_outliers, 0)
+    lack = "the query needs outliers and inliers"
+    return per_task(divide(f"FPR at TPR {tpr}", false_positives, n_inliers, lack), single)

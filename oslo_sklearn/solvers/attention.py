@@ -70,15 +70,9 @@ def replacement_change(
     if weights is None:
         return (rows - pick_rows(prototypes, nearest)).square().sum(-1)
     n_tasks, n_classes, n_features = prototypes.shape
-    n_rows = max(1, _MOST_ENTRIES // (n_classes * max(n_classes, n_features)))
-    step = max(1, n_rows // max(1, rows.shape[1]))
-    parts = []
-    for first in range(0, n_tasks, step):
-        at = slice(first, first + step)
-        tiles = zip(rows[at].split(n_rows, 1), nearest[at].split(n_rows, 1), strict=True)
-        changes = [_replacement_change(prototypes[at], x, c, weights) for x, c in tiles]
-        parts.append(torch.cat(changes, 1))
-    return torch.cat(parts)
+    size = max(1, _MOST_ENTRIES // (n_tasks * n_classes * max(n_classes, n_features)))
+    tiles = zip(rows.split(size, 1), nearest.split(size, 1), strict=True)
+    return torch.cat([_replacement_change(prototypes, x, c, weights) for x, c in tiles], 1)
 
 
 def _replacement_change(

@@ -9,9 +9,6 @@ from torch import Tensor
 
 from .geometry import one_hot, squared_distances
 
-# Sweeps between two looks at whether they still move anything: looking costs as much as sweeping.
-_SWEEPS_PER_CHECK = 8
-
 
 class Plan(NamedTuple):
     """A transport plan between rows of mass 1 and columns of equal mass."""
@@ -35,35 +32,18 @@ def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) ->
     product = kernel.sum(-1, keepdim=True)
     row_sum = torch.zeros_like(product)
     scale, divisor = torch.ones_like(transposed[..., :1]), product
-    done = torch.zeros(kernel.shape[0], dtype=torch.bool, device=kernel.device)
-    task = torch.arange(kernel.shape[0], device=kernel.device)
-    for start in range(0, max_sweeps, _SWEEPS_PER_CHECK):
-        n_sweeps = min(_SWEEPS_PER_CHECK, max_sweeps - start)
-        scales, products = [], [product]
-        for _ in range(n_sweeps):
-            scales.append(torch.bmm(transposed, products[-1].reciprocal()).reciprocal())
-            products.append(torch.bmm(kernel, scales[-1]))
-        scales, products = torch.stack(scales), torch.stack(products)
-        row_sums = torch.cat([row_sum[None], products[1:] / products[:-1]])
-        moved = row_sums.diff(dim=0).abs().amax((-1, -2)) > tol
-        # Each task takes the sweep at which it came to rest, or else the last.
-        n_moved = moved.long().cumprod(0).sum(0)
-        last = n_moved.clamp_max(n_sweeps - 1)
-        is_done = done[:, None, None]
-        scale = torch.where(is_done, scale, scales[last, task])
-        divisor = torch.where(is_done, divisor, products[last, task])
-        done = done | (n_moved < n_sweeps)
-        product, row_sum = products[-1], row_sums[-1]
+    done = torch.zeros_like(product[:, :1], dtype=torch.bool)
+    for _ in range(max_sweeps):
+        new_scale = torch.bmm(transposed, product.reciprocal()).reciprocal()
+        new_product = torch.bmm(kernel, new_scale)
+        new_sum = new_product / product
+        scale = torch.where(done, scale, new_scale)
+        divisor = torch.where(done, divisor, product)
+        done = done | ((new_sum - row_sum).abs().amax((-1, -2), keepdim=True) <= tol)
+        product, row_sum = new_product, new_sum
         if bool(done.all()):
             break
     return Plan(kernel * scale.mT / divisor, scale[..., 0].log())
-
-
-class PTMAPSolution(NamedTuple):
-    """A solved batch of tasks."""
-
-    prototypes: Tensor  # (B, K, d)
-    log_scale: Tensor  # (B, K), of the plan under these prototypes
 
 
 def solve_ptmap(
@@ -75,11 +55,11 @@ def solve_ptmap(
     reg: float,
     step_size: float,
     max_iter: int,
-) -> PTMAPSolution:
+) -> tuple[Tensor, Tensor]:
     """Move prototypes towards the means under balanced transport plans.
 
     The plan's kernel is ``exp(-reg * squared distance)``; every class gets the same share of the
-    query.
+    query. Returns the prototypes ``(B, K, d)`` and the ``log_scale (B, K)`` of the plan under them.
     """
     membership = one_hot(labels, n_classes, support.dtype)
     support_sum, support_weight = membership.mT @ support, membership.sum(-2)
@@ -95,7 +75,7 @@ def solve_ptmap(
         weight = support_weight + plan.sum(-2)
         means = (support_sum + plan.mT @ query) / weight[..., None]
         prototypes = prototypes + step_size * (means - prototypes)
-    return PTMAPSolution(prototypes, transport().log_scale)
+    return prototypes, transport().log_scale
 
 
 def replay_ptmap(rows: Tensor, prototypes: Tensor, log_scale: Tensor, *, reg: float) -> Tensor:

@@ -30,7 +30,9 @@ class Smoother:
             self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
             return
         moment = sum(part.mT @ part for part in parts)
-        weighted = sum(_exact(part * w).mT @ _exact(part) for part, w in self._split(omega))
+        weights = omega[..., None].split([part.shape[-2] for part in parts], -2)
+        pairs = zip(parts, weights, strict=True)
+        weighted = sum(_exact(part * weight).mT @ _exact(part) for part, weight in pairs)
         self._map = moment_map(moment, weighted, n_rows, ridge)
 
     def _factorise(self, gram: Tensor, noise: Tensor, scale: Tensor) -> None:
@@ -41,11 +43,6 @@ class Smoother:
         self._hat = self._inverse * -noise[..., None, :]
         self._hat.diagonal(dim1=-2, dim2=-1).add_(1)
         self._scale = scale
-
-    def _split(self, of_rows: Tensor):
-        """Each part of the rows with what ``(B, N)`` says of it, as a column."""
-        sizes = [part.shape[-2] for part in self._parts]
-        return zip(self._parts, of_rows[..., None].split(sizes, -2), strict=True)
 
     def __call__(self, targets: Tensor) -> Tensor:
         """Fitted values of all rows."""

@@ -214,7 +214,7 @@ def test_solvers_take_batches():
 
     def ptmap(support, labels, query):
         options = {"reg": 0.1, "step_size": 0.2, "max_iter": 3}
-        return solve_ptmap(support, labels, query, 5, **options).prototypes
+        return solve_ptmap(support, labels, query, 5, **options)[0]
 
     def bdcspn(support, labels, query):
         return rectify_prototypes(support, labels, query, 5)

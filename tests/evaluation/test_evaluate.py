@@ -89,8 +89,18 @@ def test_ragged_tasks_and_index_pairs(pool):
     rows = evaluate(OSLO(), X, y, pairs, progress=False)
     expected = pd.concat([by_hand(OSLO(), X, y, part) for part in parts], ignore_index=True)
     pd.testing.assert_frame_equal(rows[METRICS], expected)
-    with pytest.raises(ValueError, match="split must be"):
-        evaluate(OSLO(), X, y, 5, progress=False)
+    for neither in (5, "a,b"):
+        with pytest.raises(ValueError, match="split must be"):
+            evaluate(OSLO(), X, y, neither, progress=False)
+
+
+@pytest.mark.parametrize("query", [[], [1.0], [[1, 2]], np.ones(160, dtype=bool)])
+def test_tasks_are_numbers_of_rows(pool, query):
+    good = [0, 20, 40], [1, 21, 100]
+    with pytest.raises(ValueError, match="split: query_idx of task 1 must be numbers of rows"):
+        evaluate(OSLO(), *pool, [good, (good[0], query)], progress=False)
+    with pytest.raises(ValueError, match="split: support_idx of task 0 must be numbers of rows"):
+        evaluate(OSLO(), *pool, [(query, good[1])], progress=False)
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(0), 7])
