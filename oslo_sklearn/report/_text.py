@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from .._text import load_template
 from ._tables import ResultTable
 
-TEMPLATES = Path(__file__).parent / "templates"
 _TEX = {
     **{mark: rf"\{mark}" for mark in "&%_#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -126,7 +124,7 @@ def to_html(tables: Sequence[ResultTable]) -> str:
     text : str
     """
     with_lines = [(table, list(_lines(table))) for table in tables]
-    return load_template(TEMPLATES, "tables.html.j2").render(tables=with_lines)
+    return load_template("report", "tables.html.j2").render(tables=with_lines)
 
 
 def _lines(table):
