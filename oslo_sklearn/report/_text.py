@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from .._text import load_template
 from ._tables import ResultTable
 
-_TEX = {
-    **{mark: rf"\{mark}" for mark in "&%_#${}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "\n": " ", "\r": " "},
-}
+_TEX = str.maketrans(
+    {
+        **{mark: rf"\{mark}" for mark in "&%_#${}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "\n": " ", "\r": " "},
+    }
+)
 # What Markdown would read as markup. Letters, digits and the rest of a usual name stay as they are.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
@@ -142,7 +144,7 @@ def _markdown(text) -> str:
 
 
 def _tex(text) -> str:
-    return "".join(_TEX.get(mark, mark) for mark in str(text))
+    return str(text).translate(_TEX)
 
 
 def _tex_line(name, cells) -> str:
