@@ -196,7 +196,7 @@ class Guard:
             return [text.decode("latin-1") for name, text in scope["headers"] if name == wanted]
 
         hosts, origins = values(b"host"), set(values(b"origin"))
-        found = scope["path"].split("/")[1].encode("utf-8", "surrogatepass")
+        found = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
         return (
             secrets.compare_digest(found, self.token.encode())
             and len(hosts) == 1
