@@ -155,7 +155,7 @@ def _rounded(values, digits: int | None = None) -> list:
 
 
 def _links(files, folder: Path) -> dict:
-    """Links from the page to the images, with what they have in common said once."""
+    """Links from the page to the images: their common beginning, and the rest of each."""
     try:
         links = [quote(os.fsencode(Path(os.path.relpath(f, folder)).as_posix())) for f in files]
     except ValueError:  # another drive
