@@ -125,7 +125,6 @@ def add_parser(commands):
     recipes = parser.add_subparsers(dest="recipe", metavar="experiment", required=True)
     for name, experiment in _EXPERIMENTS.items():
         _add_recipe(recipes, name, experiment)
-    return parser
 
 
 def _add_recipe(recipes, name, experiment):
