@@ -99,6 +99,7 @@ def add_parser(commands):
     parser.add_argument(
         "--suggest",
         dest="n_suggested",
+        metavar="SUGGEST",
         type=int,
         default=20,
         help="rows to suggest for labelling (default: %(default)s)",
