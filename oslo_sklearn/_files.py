@@ -15,8 +15,8 @@ try:
 except ImportError:  # Windows: writers of one file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-# An array of more bytes must not be this many times what the file holds of it: a few megabytes of
-# zeros would fill any memory.
+# Parts of a zip file that take more bytes, and expand more times than this, are refused: a few
+# megabytes of zeros would fill any memory.
 _MOST_UNASKED, _MOST_EXPANSION = 2**28, 200
 
 
@@ -79,7 +79,8 @@ def _put_in_place(unfinished) -> None:
 def locked(path) -> Iterator[None]:
     """Keep other processes that lock the same file out; a kill releases the lock.
 
-    The file is made if need be, and removed if it is empty in the end. Replace or remove it last.
+    The file is made if need be, and removed in the end if it is empty. If you replace or remove it,
+    do so last.
     """
     if fcntl is None:
         yield
@@ -137,7 +138,7 @@ def _is_there(file, name: Path) -> bool:
 
 
 def is_special(path) -> bool:
-    """Whether it is a pipe, which would be waited for, or a device, which may have no end."""
+    """Whether it is a pipe or a device: reading it may wait, or never end."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 

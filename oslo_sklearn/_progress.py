@@ -18,5 +18,5 @@ def progress_bar(tasks=None, *, enabled: bool = True, **options):
 
 
 def rows_to_read(name: str, n_rows: int, n_readings: int):
-    """A bar for a fit that takes long: of rows, each of which is read several times."""
+    """A bar for long fits, in rows; each row is read `n_readings` times."""
     return progress_bar(total=n_rows * n_readings, desc=name, unit=" rows", delay=_LONG)

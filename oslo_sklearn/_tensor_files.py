@@ -10,7 +10,7 @@ from ._optional import require
 
 
 def save_tensors(content, file) -> None:
-    """``torch.save``, but Ctrl-C stays Ctrl-C: closing a file, torch may raise another error."""
+    """``torch.save``; after Ctrl-C, torch may raise another error as it closes the file."""
     import torch
 
     try:

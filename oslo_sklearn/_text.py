@@ -7,7 +7,6 @@ import os
 import re
 from functools import cache
 from itertools import zip_longest
-from pathlib import Path
 
 # Control codes (a terminal obeys them), bytes that are no text (they cannot be printed), and
 # marks that turn the direction of writing round. Ends of lines stay.
@@ -46,14 +45,12 @@ def read_table(path, *, is_ragged: bool = False) -> tuple[list[str], list[dict[s
 
 
 @cache
-def load_template(folder: Path, name: str):
-    """A template of jinja2, which escapes what it is given."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def load_template(room: str, name: str):
+    """A template of jinja2 in one of our packages; it escapes what it is given."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    loader = PackageLoader(f"oslo_sklearn.{room}")
     environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template(name)

@@ -11,6 +11,7 @@ def add_extractor_options(parser) -> None:
     parser.add_argument(
         "--model",
         dest="model_name",
+        metavar="MODEL",
         help="a timm model (default: resnet50.a1_in1k; with --weights pip tf_efficientnet_lite0)",
     )
     parser.add_argument(

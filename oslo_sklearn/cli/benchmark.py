@@ -125,7 +125,6 @@ def add_parser(commands):
     recipes = parser.add_subparsers(dest="recipe", metavar="experiment", required=True)
     for name, experiment in _EXPERIMENTS.items():
         _add_recipe(recipes, name, experiment)
-    return parser
 
 
 def _add_recipe(recipes, name, experiment):
@@ -152,8 +151,10 @@ def _add_recipe(recipes, name, experiment):
         options["methods"] = {"type": str, "nargs": "+", "help": help_}
     for own, arguments in experiment.own_options.items():
         options[own] = {"nargs": "+", **arguments}
-    for option, arguments in options.items():
-        parser.add_argument(option_of(option), dest=option, **{"type": int, **arguments})
+    for name_, arguments in options.items():
+        option = option_of(name_)
+        shown = {"dest": name_, "metavar": option[2:].upper()}
+        parser.add_argument(option, **shown, **{"type": int, **arguments})
 
 
 def run(args) -> int:

@@ -18,9 +18,8 @@ def add_parser(commands) -> None:
         "--out", type=Path, default=Path("oslo_demo"), help="folder to write (default: %(default)s)"
     )
     parser.add_argument("--draws", type=int, default=60, help="number of draws (default 60)")
-    parser.add_argument(
-        "--seed", dest="random_state", type=int, default=0, help="seed of the draws (default 0)"
-    )
+    seed = {"dest": "random_state", "metavar": "SEED", "type": int, "default": 0}
+    parser.add_argument("--seed", **seed, help="seed of the draws (default 0)")
     parser.set_defaults(func=run)
 
 

@@ -27,7 +27,6 @@ def add_parser(subparsers):
     parser.add_argument("--out", required=True, help="the .npz file to write")
     add_extractor_options(parser)
     parser.set_defaults(func=run)
-    return parser
 
 
 def run(args):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from .._files import write_whole
 from .._text import printable
 from ._arguments import check_file, check_folder
 from ._images import add_extractor_options, cache_folder, list_failures, make_extractor
@@ -98,29 +99,25 @@ def add_parser(commands):
     parser.add_argument(
         "--suggest",
         dest="n_suggested",
+        metavar="SUGGEST",
         type=int,
         default=20,
         help="rows to suggest for labelling (default: %(default)s)",
     )
     add_extractor_options(parser)
     parser.set_defaults(func=run)
-    return parser
 
 
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
+    from ..triage.report import finish_report
     from ..triage.summary import summarise
 
     _check(args)
     if not _is_csv(args.out):
-        from ..triage.report import finish_report
-
         finish_report(args.out)
-    estimator = _estimator(args)
-    result = _triage(args, estimator)
+    result = _triage(args, _estimator(args))
     if _is_csv(args.out):
-        from .._files import write_whole
-
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
         result.write(args.out, cache_dir=cache_folder(args))
@@ -230,11 +227,5 @@ def _features(args) -> tuple:
     X = load_rows(args.features)[0]
     if is_feature_file(args.labelled):
         return None, X
-    n_labelled = len(read_table(Path(args.labelled))[1])
-    n_pile = len(read_table(Path(args.unlabelled))[1])
-    if len(X) != n_labelled + n_pile:
-        raise ValueError(
-            f"--features has {len(X)} rows; {args.labelled} and {args.unlabelled} have "
-            f"{n_labelled} + {n_pile}."
-        )
+    n_labelled = len(read_table(args.labelled)[1])
     return X[:n_labelled], X[n_labelled:]

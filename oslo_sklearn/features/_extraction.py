@@ -6,14 +6,12 @@ import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._optional import require
-from ._cache import FeatureCache
 from ._images import Prepared, content_key, image_path, prepare, reason
 
 
@@ -25,22 +23,15 @@ class FailedImage(NamedTuple):
     reason: str
 
 
-@dataclass
 class Extraction:
     """Features of a list of images, filled in as they come."""
 
-    images: list
-    backbone: Any
-    batch_size: int
-    num_workers: int
-    cache: FeatureCache | None
-    on_error: str
-    bar: Any
-
-    def __post_init__(self):
-        self.failed = []
+    def __init__(self, options, images, backbone, cache, bar):
+        self.options = options  # an extractor: its parameters count here
+        self.images, self.backbone, self.cache, self.bar = images, backbone, cache, bar
+        self.failed: list[FailedImage] = []
         self._features = None
-        self._read = np.ones(len(self.images), dtype=bool)
+        self._read = np.ones(len(images), dtype=bool)
 
     def run(self):
         """Features of the images that could be read, in their order; None if none could."""
@@ -52,7 +43,7 @@ class Extraction:
                     self._fail(indices, prepared.error)
                     continue
                 batch.append((indices, prepared))
-                if len(batch) == self.batch_size:
+                if len(batch) == self.options.batch_size:
                     self._compute(batch)
                     batch = []
         if batch:
@@ -83,10 +74,10 @@ class Extraction:
             return
         job = partial(prepare, to_pixels=self.backbone.to_pixels())
         pending = deque()
-        with _decoders(self.num_workers) as pool:
+        with _decoders(self.options.num_workers) as pool:
             for indices in groups.values():
                 pending.append((indices, self._submit(pool, job, self.images[indices[0]])))
-                if len(pending) > 2 * self.batch_size:
+                if len(pending) > 2 * self.options.batch_size:
                     indices, future = pending.popleft()
                     yield indices, future.result()
             for indices, future in pending:
@@ -94,7 +85,7 @@ class Extraction:
 
     def _submit(self, pool, job, image):
         try:
-            if self.num_workers and hasattr(image, "load"):
+            if self.options.num_workers and hasattr(image, "load"):
                 image.load()  # a lazy PIL image would be decoded while it is pickled
         except Exception as error:  # decoders of broken files raise nearly anything
             failed = Future()
@@ -118,7 +109,7 @@ class Extraction:
     def _fail(self, indices, why):
         for index in indices:
             path = image_path(self.images[index])
-            if self.on_error == "raise":
+            if self.options.on_error == "raise":
                 raise ValueError(f"cannot read image {path or f'X[{index}]'!r}: {why}")
             self.failed.append(FailedImage(index, path, why))
             self._read[index] = False

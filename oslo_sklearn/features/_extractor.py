@@ -186,15 +186,7 @@ class TimmFeatureExtractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             name = self.model_name if isinstance(self.model_name, str) else self.cache_name
             cache = FeatureCache(store_folder(self.cache_dir, name, backbone.fingerprint))
         with progress_bar(total=len(images), enabled=self.progress, unit=" images") as bar:
-            extraction = Extraction(
-                images,
-                backbone,
-                batch_size=self.batch_size,
-                num_workers=self.num_workers,
-                cache=cache,
-                on_error=self.on_error,
-                bar=bar,
-            )
+            extraction = Extraction(self, images, backbone, cache, bar)
             features = extraction.run()
         self.failed_ = extraction.failed
         self.cache_info_ = None if cache is None else cache.info()

@@ -97,7 +97,7 @@ def reason(error):
 
 
 def _read(image):
-    """Key of the image, and a function that opens it out of the very bytes of that key."""
+    """Key of the image, and a function that opens the very bytes that the key was made of."""
     pil = require("PIL.Image", "features")
     if image_path(image) is None:
         rgb = to_rgb(pil.fromarray(image) if isinstance(image, np.ndarray) else image)

@@ -68,6 +68,7 @@ class _CurveDisplay(Display):
     """
 
     _name: ClassVar[str]  # in `CURVES`
+    _has_chance_line: ClassVar[bool] = False
 
     curves: dict[str, Any]
 
@@ -126,10 +127,9 @@ class _CurveDisplay(Display):
         -------
         display : object
         """
-        tasks = list(split.split(X, y)) if hasattr(split, "split") else split
         with TemporaryDirectory() as folder:
             path = Path(folder) / "curves.csv"
-            evaluate(estimators, X, y, tasks, n_jobs=n_jobs, progress=False, curves=path)
+            evaluate(estimators, X, y, split, n_jobs=n_jobs, progress=False, curves=path)
             return cls.from_curves(path, ax=ax)
 
     @classmethod
@@ -168,13 +168,11 @@ class _CurveDisplay(Display):
             ax.plot(x, y, color=colour, linestyle=line, linewidth=width, label=label)
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
         ax.set(xlabel=self._xlabel, ylabel=self._ylabel)
+        if self._has_chance_line:
+            ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
         tidy(ax, grid="both")
-        self._decorate(ax)
         legend = ax.legend(loc="lower right", handlelength=3.2, title=self._title, framealpha=0.9)
         legend.get_frame().set_linewidth(0)
-
-    def _decorate(self, ax):
-        """What a kind of curve has besides."""
 
 
 class ROCDisplay(_CurveDisplay):
@@ -197,12 +195,10 @@ class ROCDisplay(_CurveDisplay):
     """
 
     _name = "roc"
+    _has_chance_line = True
     _title = "AUROC (%)"
     _xlabel = "share of known rows rejected"
     _ylabel = "share of outliers found"
-
-    def _decorate(self, ax):
-        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (1, 2)))
 
 
 class OSCRDisplay(_CurveDisplay):

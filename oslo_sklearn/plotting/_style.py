@@ -51,7 +51,7 @@ def legend_above(ax, n_columns=3):
 
 
 def draw_histogram(ax, values, is_outlier, edges, **mark):
-    """Known and unknown rows by their values; the mark, name=value or None, is where they part."""
+    """Known and unknown rows by their values, and a line at ``name=value`` unless it is None."""
     ax.hist(values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
     unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
     ax.hist(values[is_outlier], edges, label="outliers", **unknown)
@@ -158,7 +158,7 @@ def means_of(rows, by, metric):
 
 
 def by_method(rows, column, metric):
-    """The same as two frames: a line for each value of a column, a column for each method."""
+    """`means_of` as two frames: a row for each value of a column, a column for each method."""
     found = means_of(rows, [column, "method"], metric)
     order = rows[column].unique(), rows["method"].unique()
     return [values.unstack("method").loc[order] for values in found]

@@ -73,16 +73,15 @@ def paper_methods(
     n_shot : int
         Support rows per class, on which some settings depend.
     base : tuple of arrays (X, y), optional
-        Rows and labels of base classes. Their mean is subtracted for inductive methods, and
-        methods that are trained on base classes are trained on them. Without them, the former go
-        without centring and the latter are left out.
+        Rows and labels of base classes. Inductive methods subtract their mean, and some methods
+        are trained on them. Without them, nothing is subtracted, and the methods that need
+        training are left out.
     names : list of str, optional
         Some of the methods, by any name that `paper_preset` knows. By default all of them.
     random_state : int, default=0
         Seed of the methods that draw at random.
     checkpoints : str, optional
-        How the names of files begin in which training on base classes keeps its state, so that it
-        goes on where it was interrupted.
+        The first part of the names of checkpoints, from which interrupted training resumes.
     progress : bool, default=False
         Show how training goes on.
 

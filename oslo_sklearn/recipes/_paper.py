@@ -39,8 +39,8 @@ def table(
         Names that `paper_preset` knows, or estimators of your own. By default all of the paper's.
     **options
         ``n_tasks`` (default 1000), ``random_state`` (default 0: of the tasks and of methods that
-        draw), ``cache`` (a folder: finished rows are kept there, and a call that was killed goes
-        on where it ended), ``n_jobs`` and ``progress`` (see `evaluate`).
+        draw), ``cache`` (a folder for finished rows, from which a call that was killed resumes),
+        ``n_jobs`` and ``progress`` (see `evaluate`).
 
     Returns
     -------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -47,10 +48,6 @@ def environment(**extra: Any) -> dict[str, str]:
 
 
 def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown"
+    info = Path("/proc/cpuinfo")  # of Linux, where Python knows the architecture only
+    names = re.findall("^model name.*: (.*)", info.read_text(), re.M) if info.exists() else []
+    return [*names, platform.processor() or platform.machine() or "unknown"][0]

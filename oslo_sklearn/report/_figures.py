@@ -66,7 +66,7 @@ def figures_of(
 
 
 def _new(width, height, **subplot):
-    """Axes of a figure that no window system and no pyplot keeps."""
+    """Axes of a new figure, without pyplot, which would keep it."""
     figure = require("matplotlib.figure", "plots").Figure((width, height), layout="constrained")
     return figure.add_subplot(**subplot)
 
@@ -152,7 +152,7 @@ _DRAWN = {
 
 
 def _curves(recipe, cache):
-    """ROC and OSCR curves over the tasks of the run, as its rows' companion files hold them."""
+    """ROC and OSCR curves of the run, out of the files beside its cached rows."""
 
     def draw(part, shots):
         methods, n_tasks = part["method"].unique().tolist(), part["task"].nunique()

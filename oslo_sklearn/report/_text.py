@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from .._text import load_template
 from ._tables import ResultTable
 
-TEMPLATES = Path(__file__).parent / "templates"
-_TEX = {
-    **{mark: rf"\{mark}" for mark in "&%_#${}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "\n": " ", "\r": " "},
-}
+_TEX = str.maketrans(
+    {
+        **{mark: rf"\{mark}" for mark in "&%_#${}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "\n": " ", "\r": " "},
+    }
+)
 # What Markdown would read as markup. Letters, digits and the rest of a usual name stay as they are.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
 
@@ -126,7 +126,7 @@ def to_html(tables: Sequence[ResultTable]) -> str:
     text : str
     """
     with_lines = [(table, list(_lines(table))) for table in tables]
-    return load_template(TEMPLATES, "tables.html.j2").render(tables=with_lines)
+    return load_template("report", "tables.html.j2").render(tables=with_lines)
 
 
 def _lines(table):
@@ -144,7 +144,7 @@ def _markdown(text) -> str:
 
 
 def _tex(text) -> str:
-    return "".join(_TEX.get(mark, mark) for mark in str(text))
+    return str(text).translate(_TEX)
 
 
 def _tex_line(name, cells) -> str:

@@ -13,7 +13,7 @@ from .._optional import require
 from .._text import load_template
 from .._typing import DataFrame, PathLike
 from ._tables import ResultTable, summary_frame
-from ._text import TEMPLATES, to_html, to_latex, to_markdown, to_rst
+from ._text import to_html, to_latex, to_markdown, to_rst
 
 
 def write_report(
@@ -73,7 +73,7 @@ def write_report(
     texts[f"{name}.tex"] = to_latex(tables)
     texts[f"{name}.md"] = f"## {title}\n\n{note}\n\n{to_markdown(tables)}\n{listed}\n"
     texts[f"{name}.rst"] = to_rst(tables)
-    texts[f"{name}.html"] = load_template(TEMPLATES, "page.html.j2").render(
+    texts[f"{name}.html"] = load_template("report", "page.html.j2").render(
         title=title,
         note=note,
         tables=to_html(tables),

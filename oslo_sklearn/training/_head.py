@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,7 @@ LAYOUTS = {
 }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Head:
     """A trained head: immutable, so that copies of an estimator share it.
 
@@ -59,33 +62,24 @@ class Head:
     Attributes
     ----------
     kind : str
+    arrays : read-only mapping of str to ndarray
     n_features : int or None
         Features of the rows it takes; None if there are no weights.
     """
 
-    __slots__ = ("_arrays", "_digest", "kind", "n_features")
-
     kind: str
-    n_features: int | None
-    _arrays: dict[str, np.ndarray]
-    _digest: str | None
+    arrays: Mapping[str, Any]
+    n_features: int | None = field(init=False)
 
-    def __init__(self, kind: str, arrays: Mapping) -> None:
-        if kind not in LAYOUTS:
-            raise ValueError(f"kind={kind!r}: expected one of {sorted(LAYOUTS)}.")
-        found = {str(name): _freeze(array) for name, array in arrays.items()}
-        sizes = _check_layout(kind, found) if found else {}
-        set_once = super().__setattr__
-        set_once("kind", kind)
-        set_once("n_features", sizes.get("d"))
-        set_once("_arrays", {name: found[name] for name in LAYOUTS[kind]} if found else {})
-        set_once("_digest", None)
-
-    def __setattr__(self, name, value):
-        raise AttributeError(f"a Head cannot be changed: {name!r} cannot be set.")
-
-    def __delattr__(self, name):
-        raise AttributeError(f"a Head cannot be changed: {name!r} cannot be deleted.")
+    def __post_init__(self) -> None:
+        if self.kind not in LAYOUTS:
+            raise ValueError(f"kind={self.kind!r}: expected one of {sorted(LAYOUTS)}.")
+        arrays = {str(name): _freeze(array) for name, array in self.arrays.items()}
+        sizes = _check_layout(self.kind, arrays) if arrays else {}
+        if arrays:
+            arrays = {name: arrays[name] for name in LAYOUTS[self.kind]}
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        object.__setattr__(self, "n_features", sizes.get("d"))
 
     def __copy__(self):
         return self
@@ -94,7 +88,7 @@ class Head:
         return self
 
     def __reduce__(self):
-        return Head, (self.kind, dict(self._arrays))
+        return Head, (self.kind, dict(self.arrays))
 
     def __eq__(self, other):
         return isinstance(other, Head) and self.digest() == other.digest()
@@ -107,25 +101,27 @@ class Head:
         return f"<Head of {self.kind}: {size}, {self.digest()[:8]}>"
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name]
+        return self.arrays[name]
 
     def keys(self) -> Any:
         """Names of the weights."""
-        return self._arrays.keys()
+        return self.arrays.keys()
 
     @property
     def is_untrained(self) -> bool:
         """Whether it has no weights and stands for the method before any training."""
-        return not self._arrays
+        return not self.arrays
 
     def digest(self) -> str:
         """Hexadecimal digits that tell heads apart by their content."""
-        if self._digest is None:
-            parts: list[str | bytes] = [self.kind]
-            for name, array in self._arrays.items():
-                parts += [f"{name}{array.dtype.str}{array.shape}", array.tobytes()]
-            super().__setattr__("_digest", content_digest(*parts))
         return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        parts: list[str | bytes] = [self.kind]
+        for name, array in self.arrays.items():
+            parts += [f"{name}{array.dtype.str}{array.shape}", array.tobytes()]
+        return content_digest(*parts)
 
     def tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
         """All weights in the layout's order.
@@ -139,7 +135,7 @@ class Head:
         -------
         tensors : list of torch.Tensor
         """
-        return [as_tensor(array).to(like) for array in self._arrays.values()]
+        return [as_tensor(array).to(like) for array in self.arrays.values()]
 
     def save(self, path: PathLike) -> None:
         """Write the weights to a file. It is written completely or not at all.
@@ -152,7 +148,7 @@ class Head:
         """
         if self.is_untrained:
             raise ValueError("this head has no weights to save; train one with fit_base.")
-        write_arrays(path, self._arrays)
+        write_arrays(path, self.arrays)
 
     @classmethod
     def load(cls, path: PathLike, kind: str) -> Head:

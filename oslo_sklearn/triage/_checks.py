@@ -47,7 +47,7 @@ def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
 
 
 def check_support(near_support, near_query, support, query, labelled_y, negative) -> list[Check]:
-    """All findings, those that most likely spoil the result first.
+    """All findings, the most harmful first.
 
     The first two are directions of the rows of `support` and `query`; `labelled_y` are all labels,
     corrections among them. Rows labelled `negative` are of no class.

@@ -57,8 +57,8 @@ def decide(
 ) -> Decisions:
     """Fit on the labelled rows and the pile; answer for all rows of the query.
 
-    The pile are `pile_rows`, and `open_rows` where p-values promise something: to them, a labelled
-    row that is in the pile as well would be two.
+    The fit sees `pile_rows` of the query. With alpha it sees `open_rows`: for p-values, no row may
+    be labelled and in the pile at once.
     """
     from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
     from ._looks import Looks
@@ -131,9 +131,9 @@ def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
 
 
 def _between(scores, is_outlier: np.ndarray, own: float | None = None) -> float:
-    """A threshold between the known and the unknown, which rounding cannot cross.
+    """A threshold between known and unknown scores, also after rounding.
 
-    The method's own where it is such a one, else midway.
+    It is the method's own if that lies between them, else the middle.
     """
     scores = np.asarray(scores, dtype=np.float64)
     known, unknown = scores[~is_outlier], scores[is_outlier]

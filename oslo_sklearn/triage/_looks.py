@@ -23,9 +23,9 @@ class Looks(BaseEstimator):
     The first look knows the labelled classes only. What it rejects is grouped, and each group lends
     its most central rows as labelled examples of a class of its own. The next look decides between
     the known classes, these groups, and neither; and once more, with the groups of what was
-    rejected by then. A photo near a group of unknown ones is found that way, even if it resembles
-    a known class; and one that resembles no group stays. Where a group was part of a known class,
-    the mean with the first look limits the harm. AdaptiveOSLO's scores are log-odds of being
+    rejected by then. This finds unknown photos that resemble a known class, but lie near a group
+    of unknown ones. Where a group was part of a known class, the mean with the first look limits
+    the harm. AdaptiveOSLO's scores are log-odds of being
     unknown, which makes them probabilities to average.
     """
 

@@ -16,7 +16,6 @@ from ._decide import PROMISES
 from ._thumbnails import thumbnail
 from .summary import class_counts
 
-TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS_FOLDER = Path(__file__).parent / "static"
 SCRIPTS = ("model.js", "view.js", "panel.js", "grid.js", "detail.js", "live.js", "app.js")
 STATIC = ("style.css", *SCRIPTS)
@@ -90,7 +89,7 @@ def render(title: str, assets: str, data: str, *, table: str = "", live: bool = 
     `assets` is the folder of scripts, style and pictures, `data` comes from `to_json`, and `table`
     tells which ``decisions.csv`` the page belongs to.
     """
-    return load_template(TEMPLATES, "index.html.j2").render(
+    return load_template("triage", "index.html.j2").render(
         title=title, assets=assets, data=data, table=table, scripts=SCRIPTS, live=live
     )
 
@@ -103,7 +102,7 @@ def render_notebook(result) -> str:
     counts = [(result.outlier_label, int(found.is_outlier.sum())), *class_counts(found)]
     most = max(n for _, n in counts)
     is_text = result.query.kind == "text"
-    return load_template(TEMPLATES, "notebook.html.j2").render(
+    return load_template("triage", "notebook.html.j2").render(
         title=repr(result),
         counts=[(name, n, round(100 * n / max(most, 1))) for name, n in counts],
         rule=found.rule.text[:1].upper() + found.rule.text[1:],
@@ -156,7 +155,7 @@ def _rounded(values, digits: int | None = None) -> list:
 
 
 def _links(files, folder: Path) -> dict:
-    """Links from the page to the images, with what they have in common said once."""
+    """Links from the page to the images: their common beginning, and the rest of each."""
     try:
         links = [quote(os.fsencode(Path(os.path.relpath(f, folder)).as_posix())) for f in files]
     except ValueError:  # another drive

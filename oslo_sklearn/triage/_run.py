@@ -283,7 +283,6 @@ class Triage:
         """A pandas DataFrame with the nine columns of ``decisions.csv``, in the pile's order."""
         pandas = require("pandas", "evaluation")
         found = self.found_
-        p_values = np.nan if found.p_values is None else found.p_values
         groups, suggested = (
             pandas.Series(each, dtype="Int64") for each in (found.groups, found.suggested)
         )
@@ -295,7 +294,7 @@ class Triage:
             "probability": self.probability(),
             "outlierness": found.outlierness,
             "is_outlier": found.is_outlier,
-            "p_value": p_values,
+            "p_value": np.nan if found.p_values is None else found.p_values,
             "group": groups.where(groups >= 0),
             "suggested": suggested.where(suggested > 0),
         }

@@ -83,13 +83,18 @@ def _kept(image, cache: Path) -> Path | None:
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """Grey (h, w) or RGB (h, w, 3) pixels as PNG, for which no imaging package need be there."""
+    """Grey (h, w) or RGB (h, w, 3) pixels as PNG, for which no imaging package need be there.
+
+    A further channel, as in (h, w, 2) and (h, w, 4), is opacity.
+    """
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"pixels must be uint8, got {pixels.dtype}.")
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
 
     height, width = pixels.shape[:2]
-    color = 0 if pixels.ndim == 2 else 2
+    color = {1: 0, 2: 4, 3: 2, 4: 6}[pixels[..., None].shape[2]]
     lines = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(pixels))
     return (
         b"\x89PNG\r\n\x1a\n"

@@ -145,12 +145,6 @@ def make_app(loop: Loop, token: str, port: int):
             return PlainTextResponse("Not found", 404)
         return Response(data, media_type=media_type(data))
 
-    def state(request):
-        return JSONResponse(loop.state())
-
-    def data(request):
-        return Response(loop.data(), media_type="application/json")
-
     async def corrections(request):
         body = b""
         async for part in request.stream():
@@ -167,8 +161,8 @@ def make_app(loop: Loop, token: str, port: int):
         Route("/", index),
         Mount("/assets", StaticFiles(directory=assets_of(loop.folder))),
         Route("/image/{row:int}", image),
-        Route("/api/state", state),
-        Route("/api/data", data),
+        Route("/api/state", lambda request: JSONResponse(loop.state())),
+        Route("/api/data", lambda request: Response(loop.data(), media_type="application/json")),
         Route("/api/corrections", corrections, methods=["POST"]),
     ]
     return Guard(applications.Starlette(routes=[Mount(f"/{token}", routes=inside)]), token, port)
@@ -202,7 +196,7 @@ class Guard:
             return [text.decode("latin-1") for name, text in scope["headers"] if name == wanted]
 
         hosts, origins = values(b"host"), set(values(b"origin"))
-        found = scope["path"].split("/")[1].encode("utf-8", "surrogatepass")
+        found = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
         return (
             secrets.compare_digest(found, self.token.encode())
             and len(hosts) == 1

@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
+
 from .._text import read_table
 
 COLUMNS = (
@@ -71,9 +73,9 @@ def corrections_csv(labels: dict[str, str | None], header: bool = True) -> bytes
 def decisions_csv(result) -> bytes:
     """A `Triage` as a csv file, the most outlying rows first."""
     found, probability = result.found_, result.probability()
+    p_values = np.full(len(probability), np.nan) if found.p_values is None else found.p_values
     rows = []
     for i in (-found.outlierness).argsort(kind="stable"):
-        p_value = None if found.p_values is None else found.p_values[i]
         texts = (result.query.names[i], str(result.decisions_[i]), str(found.labels[i]))
         rows.append(
             (
@@ -81,7 +83,7 @@ def decisions_csv(result) -> bytes:
                 f"{probability[i]:.6g}",
                 f"{found.outlierness[i]:.6g}",
                 bool(found.is_outlier[i]),
-                "" if p_value is None or p_value != p_value else f"{p_value:.6g}",
+                "" if np.isnan(p_values[i]) else f"{p_values[i]:.6g}",
                 found.groups[i] if found.groups[i] >= 0 else "",
                 found.suggested[i] or "",
             )

@@ -97,7 +97,7 @@ def test_background_of_images(images):
     assert len(read()) == 12
 
 
-def test_texts(features, task):
+def test_texts(features, task, capsys):
     texts = [f"text {i}" for i in range(len(task.query_X))]
     (features / "pile.csv").write_text("text\n" + "\n".join(texts))
     assert run_triage("labelled.npz", "pile.csv", "--features", "pile.npz") == 0
@@ -108,7 +108,9 @@ def test_texts(features, task):
     np.savez("both.npz", X=np.concatenate([task.support_X, task.query_X]))
     assert run_triage("labelled.csv", "pile.csv", "--features", "both.npz", "--out", "third") == 0
     assert "text 149" in Path("third/index.html").read_text()
+    capsys.readouterr()
     assert run_triage("labelled.csv", "pile.csv", "--features", "pile.npz") == 2
+    assert "pile.csv has 150 rows, but 145 rows of features" in capsys.readouterr().err
     assert run_triage("labelled.npz", "pile.csv") == 2
 
 

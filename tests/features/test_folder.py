@@ -98,6 +98,13 @@ def test_bad_csv_is_named(tmp_path, text, message):
         load_image_folder(tmp_path / "list.csv")
 
 
+def test_a_row_may_lack_cells_of_other_columns(tmp_path):
+    (tmp_path / "list.csv").write_text("path,label,note\n1.jpg,x\n2.jpg,y,seen\n")
+    paths, labels = load_image_folder(tmp_path / "list.csv")
+    assert [os.path.basename(path) for path in paths] == ["1.jpg", "2.jpg"]
+    assert labels.tolist() == ["x", "y"]
+
+
 def test_a_csv_may_hold_names_that_are_no_text(tmp_path):
     (tmp_path / "list.csv").write_bytes(b"path,label\na\xff.jpg,x\n")
     paths, _ = load_image_folder(tmp_path / "list.csv")

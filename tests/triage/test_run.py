@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import numpy as np
@@ -14,6 +15,7 @@ from triage_helpers import CLASSES, make_features, make_pile
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.triage import _run, triage
 from oslo_sklearn.triage._page import page_data
+from oslo_sklearn.triage._thumbnails import thumbnail
 from oslo_sklearn.triage.tables import COLUMNS
 
 
@@ -221,6 +223,15 @@ def test_pixels_need_no_files(rows, tmp_path):
     page = triage((support, y), pile, images=list(pixels)).write(tmp_path / "out")
     (assets,) = page.parent.glob("page-*")
     assert Image.open(assets / "thumbs" / "0.jpg").size == (8, 8)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 1), (5, 7, 2), (5, 7, 3), (5, 7, 4)])
+def test_pixels_are_kept_bit_for_bit(shape):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    with Image.open(io.BytesIO(thumbnail(pixels))) as image:
+        np.testing.assert_array_equal(np.asarray(image).reshape(shape), pixels)
+    with pytest.raises(ValueError, match="uint8"):
+        thumbnail(pixels / 255)
 
 
 @pytest.mark.parametrize(

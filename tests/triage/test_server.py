@@ -128,6 +128,7 @@ def test_two_hosts_are_refused():
     assert guard._is_ours({"path": "/secret/", "headers": [host]})
     assert not guard._is_ours({"path": "/secret/", "headers": [host, host]})
     assert not guard._is_ours({"path": "/secret/", "headers": []})
+    assert not guard._is_ours({"path": "*", "headers": [host]})  # of OPTIONS
 
 
 @pytest.mark.parametrize(
