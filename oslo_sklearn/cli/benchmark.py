@@ -141,7 +141,11 @@ def _add_recipe(recipes, name, experiment):
     if name == "quality":
         return
     options = {
-        "n_shots": {"nargs": "+", "default": [1, 5], "help": "labelled rows per class (default: 1 5)"},
+        "n_shots": {
+            "nargs": "+",
+            "default": [1, 5],
+            "help": "labelled rows per class (default: 1 5)",
+        },
         "n_tasks": {"default": experiment.n_tasks, "help": "default: %(default)s"},
         "random_state": {"default": 0, "help": "default: %(default)s"},
         "n_jobs": {"help": "processes for methods that run task by task"},
