@@ -23,6 +23,20 @@ def batch_of_tasks(n_tasks=3, dtype=torch.float64, device=None, **shape):
     return unit_rows(support), labels, unit_rows(query)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("level", [1e-8, 1e-3, 1e10])
+@pytest.mark.parametrize("n_features", [2, 100])
+def test_rows_of_nothing_but_noise_become_zero(n_features, level, dtype):
+    """However many features have it, and whichever other rows there are."""
+    noise = torch.full((n_features,), level, dtype=dtype)
+    below, above = 0.9 * noise, 0.9 * noise
+    above[1] = 1.1 * level
+    for rows in ([below, above, 1e6 * noise], [below], [above]):
+        found = unit_rows(torch.stack(rows), noise)
+        expected = torch.stack([0 * row if row is below else row / row.norm() for row in rows])
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("likelihood", ["cosine", "gaussian"])
 @pytest.mark.parametrize("inlierness", [True, False])
 @pytest.mark.parametrize("max_iter", [0, 1, 2, 7])
