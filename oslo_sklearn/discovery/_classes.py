@@ -13,7 +13,9 @@ from .._results import Transduction
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._typing import Array, Estimator, RandomState, RowsLike
 from .._wrapped import INPUT_ATTRIBUTES, WrappingClassifier, fit_whole, make_estimator
+from ..adaptive import AdaptiveOSLO
 from ._groups import Grouping, group_rows
+from ._looks import Looks
 from ._space import as_features
 
 _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "exemplars_")
@@ -44,7 +46,9 @@ class NovelClassDiscovery(WrappingClassifier):
     ----------
     estimator : estimator or None, default=None
         Any method of this package, a pipeline that ends in one, or
-        :class:`ConformalOpenSetClassifier`. None: :class:`AdaptiveOSLO`.
+        :class:`ConformalOpenSetClassifier`. None: :class:`AdaptiveOSLO` three times. The second
+        and the third time, the groups of what was rejected are classes beside the known ones.
+        The mean of the first and the last answer decides.
     n_groups : "auto" or int, default="auto"
         Number of groups, if you know it. There are never more groups than rejected rows.
     max_groups : int or None, default=None
@@ -145,7 +149,8 @@ class NovelClassDiscovery(WrappingClassifier):
         check_in_memory(query_X, "query_X")
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             self.__dict__.pop(name, None)
-        self.estimator_ = make_estimator(self.estimator, self.random_state)
+        estimator = Looks(AdaptiveOSLO()) if self.estimator is None else self.estimator
+        self.estimator_ = make_estimator(estimator, self.random_state)
         fit_whole(self.estimator_, support_X, support_y, query_X)
         self._keep_what_it_found()
         self._support = (as_features(self.estimator_, support_X), self._encode(support_y))

@@ -31,13 +31,13 @@ class TaskSpace(NamedTuple):
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates ``(n, p)`` of rows in double precision."""
-        return _unit((_unit(rows - self.center) @ self.components.T).astype(np.float64))
+        return unit((unit(rows - self.center) @ self.components.T).astype(np.float64))
 
 
 def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSpace:
     """Find the components of all rows, and the spread of those with a class (a code from 0)."""
     center = mean_row([as_tensor(rows)[None]])[0].numpy()
-    units = _unit(rows - center)
+    units = unit(rows - center)
     n_components = min(N_COMPONENTS, *units.shape)
     if n_components < 2 or not units.any():
         components = np.eye(units.shape[1], dtype=units.dtype)[:n_components]
@@ -49,7 +49,7 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
     coordinates = (units @ components.T).astype(np.float64)
     scales = _scales(*_covariances(coordinates, codes))
     components = (scales @ components).astype(components.dtype)
-    total, within = _covariances(_unit(coordinates @ scales), codes)
+    total, within = _covariances(unit(coordinates @ scales), codes)
     counts = np.unique(codes[codes >= 0], return_counts=True)[1]
     class_size = counts.mean() if len(counts) else 1.0
     return TaskSpace(center, components, total, within.diagonal(), class_size)
@@ -114,7 +114,7 @@ def expected_gain(n_rows: float, space: TaskSpace) -> float:
     return float((n_rows * ratio - np.log1p(n_rows * ratio)).sum() / 2)
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def unit(rows: np.ndarray) -> np.ndarray:
     return unit_rows(torch.from_numpy(rows)).numpy()
 
 

@@ -61,7 +61,7 @@ def decide(
     be labelled and in the pile at once.
     """
     from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
-    from ._looks import Looks
+    from ..discovery import Looks
 
     query = query_X[open_rows]
     pile = query if alpha is not None else query_X[pile_rows]

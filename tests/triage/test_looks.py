@@ -7,8 +7,8 @@ import pytest
 from triage_helpers import make_features
 
 from oslo_sklearn import AdaptiveOSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit
+from oslo_sklearn.discovery import Looks
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage._looks import Looks
 
 
 def make_neighbours(seed):

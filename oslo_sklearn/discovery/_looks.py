@@ -1,6 +1,8 @@
-"""Further looks at the pile: groups of the unknown become classes beside the known ones."""
+"""Further looks at the query: groups of the unknown become classes beside the known ones."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 from scipy.special import expit
@@ -8,9 +10,11 @@ from sklearn.base import BaseEstimator, clone
 
 from .._decision import Scores
 from .._results import Transduction
-from ..discovery import group_rows
+from .._wrapped import INPUT_ATTRIBUTES
+from ..exceptions import TaskWarning
 from ..metrics.registry import positions_in
-from ._checks import directions
+from ._groups import group_rows
+from ._space import as_features, unit
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
@@ -23,43 +27,52 @@ class Looks(BaseEstimator):
     The first look knows the labelled classes only. What it rejects is grouped, and each group lends
     its most central rows as labelled examples of a class of its own. The next look decides between
     the known classes, these groups, and neither; and once more, with the groups of what was
-    rejected by then. This finds unknown photos that resemble a known class, but lie near a group
-    of unknown ones. Where a group was part of a known class, the mean with the first look limits
-    the harm. AdaptiveOSLO's scores are log-odds of being
-    unknown, which makes them probabilities to average.
+    rejected by then. This finds unknown rows that resemble a known class, but lie near a group of
+    unknown ones. Where a group was part of a known class, the mean with the first look limits the
+    harm. AdaptiveOSLO's scores are log-odds of being unknown, which makes them probabilities to
+    average.
     """
 
     def __init__(self, estimator, outlier_label=None):
         self.estimator = estimator
         self.outlier_label = outlier_label
 
-    def fit(self, support_X, support_y, query_X):
+    def fit(self, support_X, support_y, query_X=None):
+        """Look at a task. Without a query, each later call takes its rows as the query."""
         self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
         self.estimator_.fit(support_X, support_y, query_X)
-        self.classes_, self.n_iter_ = self.estimator_.classes_, self.estimator_.n_iter_
+        for name in ("classes_", "n_iter_", *INPUT_ATTRIBUTES):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
         self.last_ = None
-        codes = positions_in(self.classes_, support_y)  # -1 for known negatives
+        self._task = (support_X, support_y) if query_X is None else None
+        if self._task is not None:
+            return self
+        codes = positions_in(self.classes_, np.asarray(support_y).ravel())  # -1: known negatives
         n_examples = _n_examples(codes)
         self._keep(self._answer(query_X))
+        support, query = (as_features(self.estimator_, X) for X in (support_X, query_X))
         for _ in range(_FURTHER if n_examples else 0):
-            groups = self._group(codes, support_X, query_X)
-            rows, names = _examples(groups, support_X, query_X, n_examples)
+            groups = self._group(codes, support, query)
+            rows, names = _examples(groups, support, query, n_examples)
             if not len(rows):
                 break
-            X = np.concatenate([support_X, query_X[rows]])
+            X = np.concatenate([support, query[rows]])
             y = np.concatenate([codes, len(self.classes_) + names])
-            self.last_ = clone(self.estimator_).set_params(outlier_label=-1).fit(X, y, query_X)
+            with warnings.catch_warnings():  # the first look has said what the user can mend
+                warnings.simplefilter("ignore", TaskWarning)
+                self.last_ = clone(self.estimator_).set_params(outlier_label=-1).fit(X, y, query)
             self._keep(self._answer(query_X))
         return self
 
     def _keep(self, answer) -> None:
         self.labels_, self.outlierness_ = answer.labels, answer.outlierness
 
-    def _group(self, codes, support_X, query_X) -> np.ndarray:
+    def _group(self, codes, support, query) -> np.ndarray:
         """Group of each row of the query, -1 where it is of a known class so far."""
         found = np.searchsorted(self.classes_, self.labels_)
         found[self.outlierness_ > self.threshold_] = -1
-        rows = np.concatenate([support_X, query_X])
+        rows = np.concatenate([support, query])
         return group_rows(rows, np.concatenate([codes, found]), len(codes), random_state=0)[1]
 
     @property
@@ -68,17 +81,33 @@ class Looks(BaseEstimator):
         return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
     def transduce(self, X):
-        answer = self._answer(X)
-        answer.is_outlier = answer.outlierness > self.threshold_
+        """Labels, probabilities, outlierness and decisions."""
+        looked = self._at(X)
+        answer = looked._answer(X)
+        answer.is_outlier = answer.outlierness > looked.threshold_
         return answer
 
+    def predict(self, X):
+        """The best of the known classes."""
+        return self._at(X)._answer(X).labels
+
+    def predict_proba(self, X):
+        """Probability of each known class, given that the row belongs to one."""
+        return self._at(X)._answer(X).proba
+
     def score_samples(self, X):
-        return self._answer(X).outlierness
+        """Log-odds of being unknown."""
+        return self._at(X)._answer(X).outlierness
+
+    def _at(self, X):
+        """Itself; fitted without a query, a copy that takes these rows as the query."""
+        return self if self._task is None else clone(self).fit(*self._task, X)
 
     def _answer(self, X):
         known, unknown = _shares(self.estimator_.transduce(X), len(self.classes_))
         if self.last_ is not None:
-            again = _shares(self.last_.transduce(X), len(self.classes_))
+            rows = as_features(self.estimator_, X)
+            again = _shares(self.last_.transduce(rows), len(self.classes_))
             known, unknown = (known + again[0]) / 2, (unknown + again[1]) / 2
         total = np.maximum(known.sum(axis=1), np.finfo(float).tiny)
         scores = np.log(np.maximum(unknown, np.finfo(float).tiny)) - np.log(total)
@@ -102,9 +131,9 @@ def _n_examples(codes: np.ndarray) -> int:
     return round(counts.mean()) if counts.mean() >= _LEAST_LABELLED else 0
 
 
-def _examples(groups, support_X, query_X, n_examples: int) -> tuple[np.ndarray, np.ndarray]:
+def _examples(groups, support, query, n_examples: int) -> tuple[np.ndarray, np.ndarray]:
     """The most central rows of each group, and which group they are of."""
-    _, units = directions(support_X, query_X)
+    units = unit(query - np.concatenate([support, query]).mean(axis=0))
     rows: list[np.ndarray] = []
     names: list[int] = []
     for group in range(groups.max() + 1):
