@@ -95,7 +95,11 @@ class PTMAP(FewShotOpenSetClassifier):
         self.step_size = step_size
         self.max_iter = max_iter
         self.power = power
-        super().__init__(None, False, outlier_label, threshold, contamination, device, dtype)
+        self.outlier_label = outlier_label
+        self.threshold = threshold
+        self.contamination = contamination
+        self.device = device
+        self.dtype = dtype
 
     def _transform(self, rows):
         return unit_rows((rows.clamp_min(0) + _OFFSET) ** float(self.power))
