@@ -247,3 +247,5 @@ def test_fringe_is_the_one_written_down():
     members = [np.flatnonzero(joins.numpy() == k) for k in range(3)]
     labelled = [support[labels == k] for k in range(3)]
     assert float(found) == pytest.approx(float(transcribed_fringe(members, query, labelled)))
+    from_gram = fringe(q, query[None], means, (query @ query.T)[None])
+    torch.testing.assert_close(from_gram, found)
