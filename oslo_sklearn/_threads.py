@@ -51,7 +51,8 @@ def pays_threads(n_entries: int) -> bool:
 @contextmanager
 def enough_threads(n_entries: int):
     """Compute on one thread where the rows are few."""
-    if n_entries >= _THREADS_WORTHWHILE:
+    is_alone = getattr(_CALLER, "threads", None) is not None and _CALLER.threads.now == 1
+    if n_entries >= _THREADS_WORTHWHILE or is_alone:
         yield
         return
     with _alone(1):
@@ -95,7 +96,8 @@ def one_blas_thread():
     with _LIMIT.lock:
         if not _LIMIT.n_users:
             # As their `limit` does, at a third of the cost.
-            _LIMIT.before = [(library, library.num_threads) for library in _blas_libraries()]
+            counted = ((library, library.get_num_threads()) for library in _blas_libraries())
+            _LIMIT.before = [(library, n) for library, n in counted if n != 1]
             _set_blas_threads((library, 1) for library, _ in _LIMIT.before)
         _count_users(1)
     try:

@@ -300,9 +300,12 @@ class AdaptiveOSLO(LargeTasks):
         )
 
     def _warn_of_task(self, look, codes):
+        super()._warn_of_task(look, codes)
         columns = unscaled_columns(look)
         if columns is not None:
             warn_of_unscaled_columns(self, columns)
+
+    def _warn_of_answers(self, look):
         least, most = _UNSURE
         if least < float((self._state["belief"] * self._state["is_even"]).sum()) < most:
             differing = self._share_that_depends_on_mix(look.query.rows)

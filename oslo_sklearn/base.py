@@ -6,6 +6,7 @@ import numbers
 from typing import Any, Literal, overload
 
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -17,7 +18,7 @@ from ._decision import Otsu, Rule, Scores, choose_rule
 from ._devices import check_device, check_dtype
 from ._outlier_label import check_outlier_label, mark_outliers
 from ._results import QUERY_ATTRIBUTES, Answer, Solution, Transduction, first
-from ._sklearn import Interval, StrOptions, validate_parameter_constraints
+from ._sklearn import Interval, StrOptions, check_params
 from ._solving import TaskSolver
 from ._threads import enough_threads
 from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
@@ -103,16 +104,16 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
             adapter(self).fit(support, codes, query_X)
         elif query_X is not None:
             query = check_rows(self, query_X, "query_X")
-            with enough_threads(support.numel() + query.numel()):
+            with enough_threads(support.numel() + query.numel()), torch.inference_mode():
                 look = Look.at(support, query)
-                self._warn_of_scale(look)
+                self._warn_of_task(look, codes)
                 stays = _stays(support_X, query_X)
                 solution, answer = self._solve_one(support, codes, query, stays)
                 self._keep_state(solution)
                 self._keep_query_attributes(solution, answer)
                 self.labels_ = self._label(answer)
                 self._scores = Scores(self.outlierness_)
-                self._warn_of_task(look, codes)
+                self._warn_of_answers(look)
         elif self._needs_query():
             self._support = (support.cpu().numpy().copy(), codes)
             if hasattr(self, "random_state"):
@@ -123,31 +124,25 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         if not getattr(self, "converged_", True) and self.tol > 0:
             warn_of_no_convergence(self)
 
-    def _warn_of_scale(self, look: Look) -> None:
+    def _warn_of_task(self, look: Look, codes: np.ndarray) -> None:
         """Warn where the query seems not to have gone through the support's transformers."""
         ratio = size_ratio(look)
         if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
             warn_of_another_scale(ratio)
 
-    def _warn_of_task(self, look: Look, codes: np.ndarray) -> None:
+    def _warn_of_answers(self, look: Look) -> None:
         """Warn where the task that was just solved is not one for this method."""
 
     def _check_params(self) -> None:
-        self._check_constraints(self._parameter_constraints)
+        check_params(self)
         choose_rule(self._decision, self.threshold, self.contamination)
         check_device(self.device)
         check_dtype(self.dtype)
 
     def _rule(self) -> Rule:
         """The decision rule that the parameters ask for; they may change without a refit."""
-        names = ("threshold", "contamination")
-        self._check_constraints({name: self._parameter_constraints[name] for name in names})
+        check_params(self, ("threshold", "contamination"))
         return choose_rule(self._decision, self.threshold, self.contamination)
-
-    def _check_constraints(self, constraints: dict) -> None:
-        # As _validate_params does, which spends most of its time on finding the names.
-        params = {name: getattr(self, name) for name in constraints}
-        validate_parameter_constraints(constraints, params, caller_name=type(self).__name__)
 
     def _draw_seed(self) -> int:
         if self._seed is not None:

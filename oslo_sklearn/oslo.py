@@ -273,6 +273,7 @@ class OSLO(FewShotOpenSetClassifier):
         return [tensor.cpu().numpy() for tensor in answers]
 
     def _warn_of_task(self, look, codes):
+        super()._warn_of_task(look, codes)
         columns = unscaled_columns(look)
         if columns is not None:
             warn_of_unscaled_columns(self, columns)

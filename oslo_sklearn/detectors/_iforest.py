@@ -112,7 +112,8 @@ class IsolationTrees:
         n_drawn = min(_MOST_ROWS, len(rows))
         self.max_depth_ = int(np.ceil(np.log2(max(n_drawn, 2))))
         self.mean_depth_ = float(_mean_depth(np.array([n_drawn]))[0])
-        trees = list(self._grow(rows, n_drawn))
+        with config_context(skip_parameter_validation=True):
+            trees = list(self._grow(rows, n_drawn))
         # Shorter trees are filled up with nodes that no row comes to.
         shape = len(trees), max(len(nodes[0]) for nodes in trees)
         self.nodes_ = tuple(np.zeros(shape, dtype=part.dtype) for part in trees[0])
@@ -135,6 +136,9 @@ class IsolationTrees:
         # Two streams that are seeded for each tree: to make a new one takes longer than the tree.
         draw, splits = np.random.RandomState(0), np.random.RandomState(0)
         tree = ExtraTreeRegressor(max_features=1, max_depth=self.max_depth_, random_state=splits)
+        # Else asked for four times a tree, for a sixth of the time.
+        tags = tree.__sklearn_tags__()
+        tree.__sklearn_tags__ = lambda: tags
         for seed in seeds:
             splits.seed(seed)
             splits.seed(splits.randint(_SEEDS))
@@ -144,8 +148,7 @@ class IsolationTrees:
             if n_drawn < n_rows:
                 drawn = sample_without_replacement(n_rows, n_drawn, random_state=draw)
                 weights = np.bincount(drawn, minlength=n_rows)
-            with config_context(skip_parameter_validation=True):
-                tree.fit(rows.take(columns, 1), targets, sample_weight=weights, check_input=False)
+            tree.fit(rows.take(columns, 1), targets, sample_weight=weights, check_input=False)
             yield _nodes(tree.tree_, columns)
 
     def decision_function(self, X) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from .._docs import shared_docs
 from .._optional import require
@@ -20,8 +19,13 @@ def effective_rank(support: np.ndarray) -> int:
     spread = np.ptp(support, axis=0)
     # Columns that differ by rounding only are constant.
     support = np.where(spread > 1e-12 * np.abs(support).max(axis=0), support, 0.0)
-    values = np.linalg.svd(StandardScaler().fit_transform(support), compute_uv=False) ** 2
-    return int((values > _VANISHING * values[0]).sum())
+    support = support - support.mean(axis=0)
+    scale = support.std(axis=0)
+    support /= np.where(scale > 0, scale, 1.0)
+    n_rows, n_columns = support.shape
+    squares = support @ support.T if n_rows <= n_columns else support.T @ support
+    values = np.linalg.eigvalsh(squares)
+    return int((values > _VANISHING * values[-1]).sum())
 
 
 @shared_docs

@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._array_api import as_numpy
 from .._devices import check_device, choose_device, common_dtype
+from .._threads import one_blas_thread
 from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
@@ -115,7 +116,8 @@ def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
     dtype = common_dtype([X], estimator.dtype)
     labels = torch.from_numpy(tasks.labels).to(device)
     rows = [support.to(device, dtype), query.to(device, dtype)]
-    _, answer = estimator._solve_batch(rows, labels, n_classes)
+    with one_blas_thread():
+        _, answer = estimator._solve_batch(rows, labels, n_classes)
     codes = answer.proba.argmax(-1) if answer.labels is None else answer.labels
     return codes.cpu().numpy(), answer.outlierness.cpu().numpy()
 

@@ -31,8 +31,10 @@ averaged over the belief.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -46,8 +48,16 @@ from .adaptive_belief import (
     share_floor,
     strain,
 )
-from .geometry import class_means, is_alone, one_hot, only_classes, product, safe_log
-from .oslo import OSLOModel, solve_oslo
+from .geometry import (
+    class_means,
+    is_alone,
+    is_at_hand,
+    one_hot,
+    only_classes,
+    product,
+    safe_log,
+)
+from .oslo import OSLOModel, move_prototypes
 from .smoother import Smoother
 
 # Shares of outliers that are tried where the share is not given.
@@ -139,13 +149,8 @@ def solve_adaptive(
         if step == min(max_iter, STEPS_TO_JUDGE):
             entropy, kept = fit.judge(believed)
             objective = [values.gather(-1, kept) for values in objective]
-    oslo = solve_oslo(
-        OSLO_MODEL,
-        *only_classes(support, labels),
-        query,
-        n_classes,
-        max_iter=OSLO_STEPS,
-        start=starts,
+    prototypes = move_prototypes(
+        OSLO_MODEL, *only_classes(support, labels), query, starts, OSLO_STEPS
     )
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)
@@ -158,7 +163,7 @@ def solve_adaptive(
         weights,
         intercepts,
         fit.belief,
-        oslo.path[:, -1],
+        prototypes,
         label_trust(entropy),
         held,
         (torch.stack(objective, -1) * fit.belief[..., None]).sum(-2),
@@ -242,6 +247,29 @@ def answer_rows(
     return AdaptiveAnswers(scores, label_logits.mT.contiguous())
 
 
+# The larger of values and a number, and the logarithm.
+_OF_TORCH, _OF_NUMPY = (torch.clamp_min, torch.log), (np.maximum, np.log)
+
+
+def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, most, log) -> None:
+    """Move intercepts ``(B, K + 1, G)`` by one of Newton's steps to where the shares are met.
+
+    ``totals`` and ``squares`` are the sums over rows of the assignments and of their squares.
+    Classes' intercepts are those of a penalty on their shares of the inliers, of weight rho.
+    Off-diagonal curvature is left out, and bounded from below, so that a step goes no further than
+    four of Sinkhorn's sweeps would. Tensors or arrays, with their functions `most` and `log`.
+    """
+    totals = most(totals, _TINY)
+    slopes = 1 - squares / totals
+    n_known = most(totals[:, :-1].sum(1), _TINY)
+    logs, log_known = log(totals), log(n_known)
+    shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
+    pull = intercepts[:, :-1] + rho * shares
+    intercepts[:, :-1] -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
+    gap = log_odds - logs[:, -1] + log_known
+    intercepts[:, -1] += gap / most(slopes[:, -1] / (n_known / n_query), 0.25)
+
+
 class _Fit:
     """Assignments and linear functions of a batch of tasks under each of G hypotheses.
 
@@ -300,28 +328,23 @@ class _Fit:
         return fit + self._of_query()
 
     def _share_out(self, logits: Tensor, n_sweeps: int) -> Tensor:
-        """Logarithm of the softmax whose intercepts meet the shares.
-
-        Classes' intercepts are those of a penalty on their shares of the inliers, of weight rho.
-        Newton's steps, from the last intercepts; off-diagonal curvature is left out, and bounded
-        from below, so that a step goes no further than four of Sinkhorn's sweeps would.
-        """
-        rho = self.balances[:, None]
-        stiffness = rho.clamp_min(0)
-        log_odds = torch.logit(self.shares)
-        of_classes, of_outliers = self._intercepts[:, :-1], self._intercepts[:, -1]
+        """Logarithm of the softmax whose intercepts meet the shares."""
+        # On few numbers, NumPy's functions take half the time of torch's.
+        at_hand, (most, log) = is_at_hand(logits), _OF_TORCH
+        if at_hand:
+            most, log = _OF_NUMPY
+        of_hypotheses = self._intercepts, self.balances[:, None], torch.logit(self.shares)
+        meet = partial(
+            meet_shares,
+            *(part.numpy() if at_hand else part for part in of_hypotheses),
+            n_query=self._n_query,
+            most=most,
+            log=log,
+        )
         for _ in range(n_sweeps):
             q = torch.softmax(logits + self._intercepts[..., None], 1)
-            totals = q.sum(-1)
-            slopes = (totals - q.square_().sum(-1)).div_(totals.clamp_min(_TINY))
-            n_known = totals[:, :-1].sum(1)
-            logs, log_known = safe_log(totals), safe_log(n_known)
-            shares = logs[:, :-1] - log_known[:, None] + math.log(self._n_classes)
-            pull = of_classes + rho * shares
-            of_classes.sub_(pull / (slopes[:, :-1].clamp_min(0.25) * stiffness + 1))
-            slope = slopes[:, -1] / (n_known / self._n_query).clamp_min(_TINY)
-            gap = log_odds - logs[:, -1] + log_known
-            of_outliers.add_(gap.div_(slope.clamp_min_(0.25)))
+            sums = q.sum(-1), q.square_().sum(-1)
+            meet(*(part.numpy() if at_hand else part for part in sums))
         return torch.log_softmax(logits + self._intercepts[..., None], 1)
 
     def _assign(self, log_q: Tensor) -> None:
@@ -351,7 +374,7 @@ class _Fit:
         return belief(
             belief_weights(self._n_classes, self._n_labelled),
             entropy,
-            fringe(self._q[:, :-1], self._query, means),
+            fringe(self._q[:, :-1], self._query, means, self._smooth.gram_of_last()),
             strain(self._means, self._n_query),
             share_floor(self.cosines, self._support, self._labels),
             self.shares,

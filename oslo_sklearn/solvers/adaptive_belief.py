@@ -125,7 +125,7 @@ def strain(means: Tensor, n_query: int) -> Tensor:
     return divergence(means) * n_inliers / (n_inliers + FEW_PROVE_LITTLE)
 
 
-def fringe(q: Tensor, query: Tensor, means: Tensor) -> Tensor:
+def fringe(q: Tensor, query: Tensor, means: Tensor, gram: Tensor | None = None) -> Tensor:
     """How far labelled rows lie from the middle of the rows that joined their class, ``(B, G)``.
 
     The mean likeness (cosine) of a class's query rows to each other is compared with their mean
@@ -140,16 +140,25 @@ def fringe(q: Tensor, query: Tensor, means: Tensor) -> Tensor:
         Of unit norm.
     means : Tensor of shape (B, K, d)
         Of each class's labelled rows, which have unit norm.
+    gram : Tensor of shape (B, n, n), optional
+        Products of query rows, if they are at hand.
     """
-    sums = product(q.flatten(1, 2), query).unflatten(1, q.shape[1:3])  # (B, K, G, d)
-    return fringe_of_sums(q.sum(-1), q.square().sum(-1), sums, means)
+    flat = q.flatten(1, 2)
+    to_all = product(flat, query).square() if gram is None else product(flat, gram) * flat
+    to_all = to_all.sum(-1).unflatten(1, q.shape[1:3])
+    to_labelled = (q * product(means, query.mT)[:, :, None]).sum(-1)
+    return fringe_of_sums(q.sum(-1), q.square().sum(-1), to_labelled, to_all)
 
 
-def fringe_of_sums(counts: Tensor, squares: Tensor, sums: Tensor, means: Tensor) -> Tensor:
-    """`fringe`, from sums over rows of q and of its square ``(B, K, G)``, and of q times rows."""
-    to_labelled = (sums @ means[..., None])[..., 0] / counts.clamp_min(1e-6)
+def fringe_of_sums(counts: Tensor, squares: Tensor, to_labelled: Tensor, to_all: Tensor) -> Tensor:
+    """`fringe` from sums over rows, each ``(B, K, G)``: of q, of its square, and of likenesses.
+
+    ``to_labelled`` are those to the mean of the class's labelled rows, ``to_all`` those to each
+    other, weighted by both rows' q.
+    """
+    to_labelled = to_labelled / counts.clamp_min(1e-6)
     pairs = (counts.square() - squares).clamp_min(1e-3)
-    to_each_other = (sums.square().sum(-1) - squares) / pairs
+    to_each_other = (to_all - squares) / pairs
     counts = counts * (counts > FEW_ROWS)
     lack = (counts * (to_each_other - to_labelled).clamp_min(0)).sum(1)
     likeness = (counts * to_each_other).sum(1)
@@ -278,15 +287,16 @@ def storey_share(cosines: Tensor) -> Tensor:
     best = ascending(best)
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
     levels = cosines.new_tensor(LEVELS)[:, None]
-    above = 1 - levels
+    above = n * (1 - levels)
     weights = cosines.new_full((len(cosines), len(LEVELS), n), first_guess(n_classes))
     for _ in range(ROUNDS):
         below = n_others_below + weights.cumsum(-1) - weights
         p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1, keepdim=True))) ** n_classes
-        is_high = (p_value > levels).to(cosines.dtype)
-        share = (is_high.mean(-1, keepdim=True) / above).clamp(0.02, 0.98)
-        n_low = (n - is_high.sum(-1, keepdim=True)).clamp_min(1)
-        weights = is_high + (1 - is_high) * (share * levels * n / n_low).clamp_max(1)
+        is_high = p_value > levels
+        n_high = is_high.sum(-1, keepdim=True)
+        share = (n_high / above).clamp(0.02, 0.98)
+        n_low = (n - n_high).clamp_min(1)
+        weights = torch.where(is_high, 1.0, (share * levels * n / n_low).clamp_max(1))
     return share.mean((-2, -1))
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._threads import run_threads
-from .geometry import center_of_cells, one_hot, plain_product
+from .geometry import center_of_cells, one_hot, product
 from .oslo_tiled import tile_rows
 
 _PARTS = 4  # of rows that threads share out
@@ -32,7 +32,7 @@ def sum_moment(rows: Tensor) -> Tensor:
     def add_up(rows: Tensor) -> Tensor:
         moment = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
         for tile in rows.split(tile_rows(rows.shape[1])):
-            moment += plain_product(tile.mT, tile)
+            moment += product(tile.mT, tile)
         return moment
 
     # As few parts as threads may need: each takes d x d numbers.

@@ -52,7 +52,7 @@ from .adaptive_belief import (
     strain,
 )
 from .adaptive_sums import spread_rows, sum_moment
-from .geometry import class_means, is_alone, one_hot, plain_product, safe_log
+from .geometry import class_means, is_alone, one_hot, product, safe_log
 from .oslo_tiled import StepSums, ascend, tile_rows
 from .smoother import moment_map
 
@@ -135,7 +135,7 @@ class SampleFit:
 
     def _fitted(self, targets: Tensor) -> Tensor:
         """The functions V fitted to the targets, ``(G, K + 1, d)``."""
-        functions = plain_product(targets.flatten(0, 1), self._map).view_as(targets)
+        functions = product(targets.flatten(0, 1), self._map).view_as(targets)
         functions[:, -1] *= self._outliers_count
         return functions
 
@@ -213,7 +213,7 @@ class SampleFit:
         top = odds.new_empty(len(weights), len(self._sample))
 
         def exponentiate(at: slice) -> None:
-            logits = plain_product(weights.flatten(0, 1), self._sample[at].mT)
+            logits = product(weights.flatten(0, 1), self._sample[at].mT)
             logits = logits.unflatten(0, intercepts.shape).add_(intercepts[..., None])
             top[:, at] = largest = logits.amax(1)
             torch.exp(logits.sub_(largest[:, None]), out=odds[..., at])
@@ -226,7 +226,7 @@ class SampleFit:
 
         def add_up(at: slice) -> Tensor:
             weighted = odds[..., at] * weights[:, None, at]
-            return plain_product(weighted.flatten(0, 1), self._sample[at])
+            return product(weighted.flatten(0, 1), self._sample[at])
 
         return sum(self._run(add_up, self._stretches())).unflatten(0, (len(weights), -1))
 
@@ -286,8 +286,8 @@ class SampleFit:
             fringe_of_sums(
                 self._counts[None, :, :-1].mT,
                 self._squares[None, :, :-1].mT,
-                self._rows[None, :, :-1].transpose(1, 2),
-                self._class_means,
+                (self._rows[:, :-1] * self._class_means).sum(-1).mT[None],
+                self._rows[:, :-1].square().sum(-1).mT[None],
             ),
             strain(means.mT[None], self._n_query),
             self._floor,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import extremes, noise_of, one_hot, plain_norms, unit_rows
+from .geometry import are_plain, noise_of, product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -19,6 +19,7 @@ BY_CHANCE = 0.01  # probability that equal classes are as uneven, above which no
 MOST_ROWS = 5_000  # of a query, spread over it, that a diagnosis looks at
 FEW_COLUMNS = 5  # columns, or a sixth of them if that is less,
 NEARLY_ALL = 0.95  # that hold this share of the variance: the others hardly count
+_EACH_OF = 4  # of the query's rows, one tells first whether columns are even
 # Between this and its inverse, variances are far from under- and overflow in single precision.
 _LEAST_PLAIN = 1e-20
 _TIE = 1e-6  # cosines that differ by less are equal: the row is shared out
@@ -33,26 +34,39 @@ class Columns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows ``(n, d)`` with their lengths ``(n, 1)``, and whether none of these is extreme."""
+    """Rows ``(n, d)`` with their lengths ``(n,)``, and whether none of these is extreme."""
 
     rows: Tensor
-    lengths: Tensor
+    lengths: np.ndarray
     are_plain: bool
 
     @classmethod
     def of(cls, rows: Tensor) -> Rows:
-        lengths, is_plain = plain_norms(rows)
-        return cls(rows, lengths, bool(is_plain.all()))
+        lengths = torch.linalg.vector_norm(rows, dim=1)
+        return cls(rows, lengths.cpu().numpy(), are_plain(lengths))
 
     def median_length(self) -> tuple[float, float]:
         """The median over a scale with which no square overflows, and the scale."""
-        if self.are_plain:
-            return float(self.lengths.median()), 1.0
-        scale = float(self.rows.abs().max()) or 1.0
-        return float(torch.linalg.vector_norm(self.rows / scale, dim=1).median()), scale
+        lengths, scale = self.lengths, 1.0
+        if not self.are_plain:
+            scale = float(self.rows.abs().max()) or 1.0
+            lengths = torch.linalg.vector_norm(self.rows / scale, dim=1).cpu().numpy()
+        return float(np.sort(lengths)[(len(lengths) - 1) // 2]), scale
 
-    def directions(self) -> Tensor:
-        return self.rows / self.lengths if self.are_plain else unit_rows(self.rows)
+    def sums(self, weights: np.ndarray) -> Tensor:
+        """Weighted sums ``(m, d)`` of the rows' directions, with weights ``(m, n)``."""
+        rows = self.rows
+        if self.are_plain:  # so few numbers are divided faster than the rows
+            weights = weights / self.lengths
+        else:
+            rows = unit_rows(rows)
+        return product(torch.from_numpy(weights).to(rows), rows)
+
+    def products(self, vectors: Tensor) -> np.ndarray:
+        """Of vectors ``(m, d)`` with the rows' directions, ``(m, n)``."""
+        if self.are_plain:
+            return product(vectors, self.rows.mT).cpu().numpy() / self.lengths
+        return product(vectors, unit_rows(self.rows).mT).cpu().numpy()
 
 
 class Look(NamedTuple):
@@ -98,12 +112,11 @@ def is_narrow(look: Look, codes: np.ndarray, n_classes: int) -> bool:
     """
     if n_classes == 1:
         return False
-    directions = look.support.directions()
-    labels = torch.from_numpy(codes).to(directions.device)
-    sums = one_hot(labels, n_classes, directions.dtype).mT @ directions
-    prototypes = sums / torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(_TIE)
+    joins = (codes == np.arange(n_classes)[:, None]).astype(look.support.lengths.dtype)
+    sums = look.support.sums(joins)
     # Few numbers from here on, with a line for each class.
-    cosines = _cosines(prototypes, look.query).cpu().numpy()
+    cosines = look.query.products(sums)
+    cosines /= torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(_TIE).cpu().numpy()
     best = cosines.max(0)
     middle = (len(best) - 1) // 2
     joins = cosines >= best - _TIE
@@ -118,12 +131,6 @@ def is_narrow(look: Look, codes: np.ndarray, n_classes: int) -> bool:
     # Twice the log likelihood ratio against equal shares: chi-square if they are.
     ratio = torch.tensor(n_rows * (math.log(n_classes) - entropy)).clamp_min(0)
     return float(torch.special.gammaincc(torch.tensor((n_classes - 1) / 2), ratio)) < BY_CHANCE
-
-
-def _cosines(prototypes: Tensor, query: Rows) -> Tensor:
-    if query.are_plain:  # so few numbers are divided faster than the rows
-        return (prototypes @ query.rows.mT) / query.lengths.mT
-    return prototypes @ query.directions().mT
 
 
 def unscaled_columns(look: Look) -> Columns | None:
@@ -143,19 +150,15 @@ def unscaled_columns(look: Look) -> Columns | None:
 
 
 def _are_surely_even(look: Look, n_largest: int) -> bool:
-    """Whether columns of values within such limits cannot hold nearly all of the variance.
+    """Whether some of the rows show that other columns than the largest hold much of the variance.
 
-    That of a column is at most a quarter of its squared range (Popoviciu).
+    What a column varies about its mean over all rows is no less than over some of them.
     """
-    lows, highs = zip(*(extremes(part.rows) for part in look), strict=True)
-    spread = max(highs) - min(lows)
-    most = n_largest * spread * spread / 4  # a power of Python would raise on overflow
-    n_rows = sum(len(part.rows) for part in look)
-    squares = sum(float(part.lengths.square().sum()) for part in look) / n_rows
-    mean = sum(part.rows.sum(0) for part in look) / n_rows
-    total = squares - float(mean @ mean)
-    # Where little is left, rounding may be much of it.
-    return most < NEARLY_ALL * total and total > 1e-3 * squares
+    rows = look.query.rows[::_EACH_OF]
+    squares = (rows - rows.mean(0)).square_().sum(0)
+    of_others = float(squares.sum() - n_largest * squares.max())
+    at_most = sum(float(part.lengths @ part.lengths) for part in look)
+    return of_others > (1 - NEARLY_ALL) * at_most
 
 
 def _variances(parts: list[Tensor]) -> Tensor:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from .._threads import pays_threads
 
-VERY_FEW = 6  # columns of a product
+VERY_FEW = 6  # rows or columns of a product
+PLAIN = 1e-15, 1e15  # lengths between these are far from under- and overflow
 CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
 
 
@@ -56,7 +57,10 @@ class _Writeable:
 def mean_row(parts: list[Tensor]) -> Tensor:
     """Mean ``(B, d)`` over the rows of all parts ``(B, n, d)``."""
     n_rows = sum(part.shape[1] for part in parts)
-    mean = sum(part.sum(1) for part in parts) / n_rows
+    mean = parts[0].sum(1)
+    for part in parts[1:]:
+        mean += part.sum(1)
+    mean /= n_rows
     if not math.isfinite(float(mean.sum())):  # the sum of huge rows overflows
         mean = sum((part / n_rows).sum(1) for part in parts)
     return mean
@@ -118,11 +122,17 @@ def noise_of(center: Tensor) -> Tensor:
     return 16 * torch.finfo(center.dtype).eps * center.abs()
 
 
-def unit_rows(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
-    """Scale rows to unit norm; rows of nothing but ``noise`` become zero, never NaN."""
+def unit_rows(x: Tensor, noise: Tensor | float = 0.0, out: Tensor | None = None) -> Tensor:
+    """Scale rows to unit norm; rows of nothing but ``noise`` become zero, never NaN.
+
+    ``out`` may be written to, and may be ``x``.
+    """
+    if is_at_hand(x) and x.numel():
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        most_noise = float(noise.max()) if isinstance(noise, Tensor) else noise
+        if are_plain(norm, most_noise * x.shape[-1] ** 0.5):
+            return torch.div(x, norm, out=out)
     norm, is_plain = plain_norms(x, noise)
-    if _is_at_hand(x) and bool(is_plain.all()):
-        return x / norm
     # Dividing by the largest entry first keeps the squares inside float32's range.
     is_row = (x.abs() > noise).any(-1, keepdim=True)
     largest = x.abs().amax(-1, keepdim=True)
@@ -137,11 +147,18 @@ def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor]
     """Norms ``(..., n, 1)``, and whether they are far from noise and from over- and underflow."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     highest_noise = noise.amax(-1, keepdim=True) if isinstance(noise, Tensor) else noise
-    is_plain = (norm > 1e-15) & (norm < 1e15) & (norm > highest_noise * x.shape[-1] ** 0.5)
+    low, high = PLAIN
+    is_plain = (norm > low) & (norm < high) & (norm > highest_noise * x.shape[-1] ** 0.5)
     return norm, is_plain
 
 
-def _is_at_hand(x: Tensor) -> bool:
+def are_plain(norms: Tensor, noise: float = 0.0) -> bool:
+    """Whether all norms are far from ``noise`` and from over- and underflow."""
+    low, high = extremes(norms)
+    return max(PLAIN[0], noise) < low and high < PLAIN[1]
+
+
+def is_at_hand(x: Tensor) -> bool:
     """Whether a look at the values is free: plain CPU tensors in NumPy's types."""
     is_plain = type(x) is Tensor and x.device.type == "cpu" and not x.requires_grad
     return is_plain and x.dtype in (torch.float32, torch.float64)
@@ -150,7 +167,9 @@ def _is_at_hand(x: Tensor) -> bool:
 def prepare_rows(x: Tensor, center: Tensor | None, normalize: bool) -> Tensor:
     """Centre rows and put them on the unit sphere."""
     x, noise = center_rows(x, center)
-    return unit_rows(x, noise) if normalize else x
+    if not normalize:
+        return x
+    return unit_rows(x, noise, out=None if center is None else x)
 
 
 def euclidean_distances(rows: Tensor, points: Tensor) -> Tensor:
@@ -169,22 +188,22 @@ def squared_distances(rows: Tensor, points: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b``; a single task on the CPU goes through NumPy."""
-    return plain_product(a[0], b[0])[None] if len(a) == 1 else a @ b
+    """``a @ b`` where one side has a row for each class; alone, or for each of many tasks.
 
-
-def plain_product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b`` of two matrices.
-
-    One side has a row for each class, and on products as narrow as that NumPy's BLAS takes half to
-    nine tenths of the time of torch's. It also finds that the square of a matrix is symmetric.
-    With very few columns, torch's takes two thirds of NumPy's, the other way round.
+    On products as narrow as that NumPy's BLAS takes half to nine tenths of the time of torch's. It
+    also finds that the square of a matrix is symmetric. With very few classes, a product with a
+    vector for each of them takes two thirds of that, also of many tasks.
     """
-    if b.shape[1] <= VERY_FEW:
-        return (b.mT @ a.mT).mT.contiguous()
-    if _is_at_hand(a) and _is_at_hand(b):
-        return torch.from_numpy(a.numpy() @ b.numpy())
-    return a @ b
+    # Threads of torch share out the tasks.
+    is_alone = a.ndim == 2 or a.shape[0] == 1 or torch.get_num_threads() == 1
+    if not (is_alone and is_at_hand(a) and is_at_hand(b)):
+        return a @ b
+    left, right = a.numpy(), b.numpy()
+    if a.shape[-2] <= VERY_FEW:
+        return torch.from_numpy((left[..., None, :] @ right[..., None, :, :])[..., 0, :])
+    if b.shape[-1] <= VERY_FEW:
+        return product(b.mT, a.mT).mT.contiguous()
+    return a @ b if a.ndim > 2 and a.shape[0] > 1 else torch.from_numpy(left @ right)
 
 
 def extremes(x: Tensor) -> tuple[float, float]:
@@ -192,7 +211,7 @@ def extremes(x: Tensor) -> tuple[float, float]:
 
     NumPy takes a third of torch's time on one thread.
     """
-    if _is_at_hand(x) and not pays_threads(x.numel()):
+    if is_at_hand(x) and not pays_threads(x.numel()):
         return float(x.numpy().min()), float(x.numpy().max())
     low, high = torch.aminmax(x)
     return float(low), float(high)
@@ -200,7 +219,12 @@ def extremes(x: Tensor) -> tuple[float, float]:
 
 def ascending(x: Tensor) -> Tensor:
     """Values sorted along the last axis; NumPy takes a thirtieth of torch's time on the CPU."""
-    return torch.from_numpy(np.sort(x.numpy())) if _is_at_hand(x) else x.sort(-1).values
+    return torch.from_numpy(np.sort(x.numpy())) if is_at_hand(x) else x.sort(-1).values
+
+
+def rising_order(x: Tensor) -> Tensor:
+    """Places of the values in rising order along the last axis; as `ascending`."""
+    return torch.from_numpy(np.argsort(x.numpy())) if is_at_hand(x) else x.argsort(-1)
 
 
 def one_hot(labels: Tensor, n_classes: int, dtype: torch.dtype) -> Tensor:

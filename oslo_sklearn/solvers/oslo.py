@@ -71,8 +71,8 @@ class Step(NamedTuple):
         entropy_z = -(self.z * self.log_z).sum(-1)
         if not model.inlierness:
             return model.lambda_z * entropy_z
-        magnitude = self.logit_xi.abs()
-        entropy_xi = F.softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
+        below = -self.logit_xi.abs()
+        entropy_xi = torch.addcmul(F.softplus(below), below, torch.sigmoid(below), value=-1)
         return model.lambda_xi * entropy_xi + model.lambda_z * entropy_z
 
 
@@ -93,6 +93,26 @@ def step(model: OSLOModel, log_p: Tensor, z: Tensor) -> Step:
     log_z = torch.log_softmax(weighted / model.lambda_z, -1)
     z = log_z.exp()
     return Step(logit_xi, xi, log_z, z, xi[..., None] * z if model.inlierness else z)
+
+
+def move(model: OSLOModel, found: Step, query: Tensor, sums: Tensor, weights: Tensor) -> Tensor:
+    """The prototypes after a step, with the labelled rows' sums and weights."""
+    return model.on_model(
+        product(found.weights.mT, query).add_(sums), found.weights.sum(-2).add_(weights)
+    )
+
+
+def move_prototypes(
+    model: OSLOModel, support: Tensor, labels: Tensor, query: Tensor, start: Tensor, n_steps: int
+) -> Tensor:
+    """The prototypes ``(B, K, d)`` after so many steps from a start, and nothing else."""
+    membership = one_hot(labels, start.shape[-2], support.dtype)
+    of_support = product(membership.mT, support), membership.sum(-2)
+    z = query.new_full((1, 1, start.shape[-2]), 1 / start.shape[-2])
+    for _ in range(n_steps):
+        found = step(model, model.log_p(query, start), z)
+        start, z = move(model, found, query, *of_support), found.z
+    return start
 
 
 class OSLOSolution(NamedTuple):
@@ -132,30 +152,28 @@ def solve_oslo(
     prototypes = model.on_model(support_sum, support_weight) if start is None else start
     log_p = model.log_p(query, prototypes)
     z = torch.full_like(log_p, 1 / n_classes)
-    logit_xi = expected_log_p(log_p, z) / model.lambda_xi
+    logit_xi = None if max_iter else expected_log_p(log_p, z) / model.lambda_xi
     path, objectives = [prototypes], []
     active = torch.ones(query.shape[0], dtype=torch.bool, device=query.device)
-    n_iter = torch.zeros_like(active, dtype=torch.int64)
+    n_iter = torch.full_like(active, 0 if tol > 0 else max_iter, dtype=torch.int64)
 
     for i in range(max_iter):
-        before = (z, logit_xi, log_p, path[-1])
+        before = (z, logit_xi, log_p, prototypes)
         found = step(model, log_p, z)
         z, logit_xi = found.z, found.logit_xi
-        prototypes = model.on_model(
-            support_sum + product(found.weights.mT, query), support_weight + found.weights.sum(-2)
-        )
+        prototypes = move(model, found, query, support_sum, support_weight)
         log_p = model.log_p(query, prototypes)
         of_rows = model.fit(expected_log_p(log_p, z), found.xi) + found.entropies(model)
         objective = model.support_objective(prototypes, support_sum, support_weight, squares)
         objective = objective + of_rows.sum(-1)
         if tol > 0:
             n_iter += active
-            after = (z, logit_xi, log_p, prototypes)
-            z, logit_xi, log_p, prototypes = (
-                torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
-                for new, old in zip(after, before, strict=True)
-            )
             if i:
+                after = (z, logit_xi, log_p, prototypes)
+                z, logit_xi, log_p, prototypes = (
+                    torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
+                    for new, old in zip(after, before, strict=True)
+                )
                 objective = torch.where(active, objective, objectives[-1])
                 change = (objective - objectives[-1]).abs()
                 active = active & (change > tol * objectives[-1].abs())
@@ -163,8 +181,6 @@ def solve_oslo(
         objectives.append(objective)
 
     objective = torch.stack(objectives, 1) if objectives else query.new_empty(query.shape[0], 0)
-    if tol == 0:
-        n_iter += max_iter
     return OSLOSolution(torch.stack(path, 1), log_p, z, logit_xi, objective, n_iter, ~active)
 
 

@@ -11,21 +11,23 @@ from .geometry import product
 class Smoother:
     r"""Ridge regression of targets on rows, ``(B, R, N)`` to fitted values of that shape.
 
-    The rows come in parts ``(B, ., d)``, N in all.
+    The rows come in two parts ``(B, ., d)``, N in all.
 
     Solves :math:`\max_V \sum_i \omega_i (d_i \cdot V x_i - \|V x_i\|^2 / 2) - \lambda
     \operatorname{tr}(V M^{-1} V^\top) / 2`, M being :math:`X^\top X` scaled so that the mean of
     :math:`x_i^\top M x_i` is 1. The factorisation is of the smaller of N and d.
     """
 
-    def __init__(self, parts: tuple[Tensor, ...], omega: Tensor, ridge: float):
+    def __init__(self, parts: tuple[Tensor, Tensor], omega: Tensor, ridge: float):
         self._parts = parts
         self._omega = omega
         n_rows, n_features = omega.shape[-1], parts[0].shape[-1]
         self._is_dual = n_rows <= n_features
         if self._is_dual:
             # A copy of all rows in one piece would take as long as their products.
-            blocks = [[product(a, b.mT) for b in parts] for a in parts]
+            first, last = parts
+            across = product(first, last.mT)
+            blocks = [[product(first, first.mT), across], [across.mT, product(last, last.mT)]]
             self._gram = torch.cat([torch.cat(row, -1) for row in blocks], -2)
             self._factorise(self._gram, ridge / omega, _scale(self._gram, n_rows))
             return
@@ -43,6 +45,11 @@ class Smoother:
         self._hat = self._inverse * -noise[..., None, :]
         self._hat.diagonal(dim1=-2, dim2=-1).add_(1)
         self._scale = scale
+
+    def gram_of_last(self) -> Tensor | None:
+        """Products of the last part's rows with each other, if they are at hand."""
+        at = self._parts[0].shape[-2]
+        return self._gram[:, at:, at:] if self._is_dual else None
 
     def __call__(self, targets: Tensor) -> Tensor:
         """Fitted values of all rows."""

@@ -36,7 +36,7 @@ def test_regression_is_scikit_learns(n_classes, C, n):
     expected = LogisticRegression(C=C, tol=1e-10, max_iter=100_000).fit(rows, labels)
     mean = rows.mean(0)
     left, values = principal_axes(rows - mean)
-    found = fit_logistic(left * values, labels, n_classes, C, n_newton=3)
+    found = fit_logistic(left * values, labels, n_classes, C, tol=1e-9)
     proba = softmax(found.logits(left * values), axis=1)
     np.testing.assert_allclose(proba, expected.predict_proba(rows), atol=1e-5)
 
@@ -44,8 +44,8 @@ def test_regression_is_scikit_learns(n_classes, C, n):
 def test_regression_forgets_its_start():
     rows, labels = labelled_rows(5)
     start = fit_logistic(rows, labels[::-1], 5, 20.0)
-    fresh = fit_logistic(rows, labels, 5, 20.0, n_newton=2)
-    warm = fit_logistic(rows, labels, 5, 20.0, n_newton=2, start=start)
+    fresh = fit_logistic(rows, labels, 5, 20.0, tol=1e-9)
+    warm = fit_logistic(rows, labels, 5, 20.0, tol=1e-9, start=start)
     np.testing.assert_allclose(warm.logits(rows), fresh.logits(rows), atol=1e-9)
 
 

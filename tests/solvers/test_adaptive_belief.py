@@ -254,6 +254,8 @@ def test_fringe_is_the_one_written_down(rows_are_alike):
         labelled = [-query[rows[:2]] for rows in members]
     q = torch.stack([joins == k for k in range(3)]).double()[None, :, None]
     means = torch.stack([rows.mean(0) for rows in labelled])[None]
-    found = float(fringe(q, query[None], means))
-    assert found > 0.1
-    assert found == pytest.approx(float(transcribed_fringe(members, query, labelled)))
+    found = fringe(q, query[None], means)
+    assert float(found) > 0.1
+    assert float(found) == pytest.approx(float(transcribed_fringe(members, query, labelled)))
+    from_gram = fringe(q, query[None], means, (query @ query.T)[None])
+    torch.testing.assert_close(from_gram, found)
