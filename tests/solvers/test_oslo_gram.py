@@ -211,6 +211,16 @@ def test_distances_far_from_the_origin(engine, form):
     assert 5.0 * difference <= 2e-3  # what rows keep of their digits so far away
 
 
+def test_a_pool_is_moved_once_for_each_centre():
+    rows = torch.from_numpy(make_pool())
+    pool = pool_gram.TaskPool(rows, [np.arange(8)[None]])
+    center = rows.mean(0)
+    moved = pool.around(center, True)
+    assert pool.around(center.clone(), True) is moved
+    assert pool.around(center + 1, True) is not moved
+    torch.testing.assert_close(pool.around(center + 1, True).rows, rows - center - 1)
+
+
 def way(n_tasks, n_pool, n_features, n_settings=1, engine="auto", form="auto"):
     """How so many tasks of 155 rows would be solved."""
     pool = pool_gram.TaskPool(

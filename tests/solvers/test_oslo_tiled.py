@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from helpers import assert_same_answers, make_task
 from sklearn.utils import Bunch
+from solver_helpers import make_batch
 
 import oslo_sklearn.base
 import oslo_sklearn.oslo
 from oslo_sklearn import OSLO, LaplacianShot, SimpleShot, _solving
 from oslo_sklearn.solvers import oslo_tiled
+from oslo_sklearn.solvers.oslo import OSLOModel, solve_oslo
 
 
 @pytest.fixture
@@ -62,6 +65,29 @@ def test_assignments_that_are_not_stored_are_not_made(tiles, monkeypatch, max_it
     np.testing.assert_array_equal(found.labels_, kept.labels_)
     for name in ("prototypes_", "objective_", "outlierness_", "inlierness_"):
         np.testing.assert_allclose(getattr(found, name), getattr(kept, name), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("tol", "n_iter", "converged"), [(1e-12, 3, False), (0.5, 2, True)])
+def test_a_tolerance_is_that_of_the_plain_solver(tol, n_iter, converged):
+    """The last value of the objective is known where a tolerance asks for it."""
+    model = OSLOModel(0.1, 0.05, "cosine", True)
+    support, labels, query, _ = make_batch(n_tasks=1)
+    expected = solve_oslo(model, support, labels, query, 3, max_iter=3, tol=tol)
+    tiles = query[0].split(7)
+    found = oslo_tiled.ascend(
+        model,
+        support[0],
+        labels[0],
+        3,
+        lambda path: oslo_tiled.sum_step(model, path, tiles),
+        max_iter=3,
+        tol=tol,
+    )
+    assert len(found.path) - 1 == expected.n_iter.item() == n_iter
+    assert found.converged == expected.converged.item() == converged
+    assert not found.is_open
+    torch.testing.assert_close(found.path, expected.path[0, : n_iter + 1])
+    torch.testing.assert_close(found.objective, expected.objective[0, :n_iter])
 
 
 def test_zero_and_huge_rows_in_tiles(tiles):
