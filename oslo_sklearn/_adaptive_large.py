@@ -12,7 +12,7 @@ from ._threads import own_threads, run_threads
 from ._validation import check_rows
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
-from .solvers.adaptive_kernel import solve_tiled_with_kernel
+from .solvers.adaptive_kernel import needs_kernel, solve_tiled_with_kernel
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
 from .solvers.geometry import class_means, is_alone, prepare_rows, unit_rows
@@ -23,7 +23,7 @@ _TILE_ENTRIES = 2**21  # of assignments that are at hand at once
 
 
 class LargeTasks(FewShotOpenSetClassifier):
-    """How AdaptiveOSLO solves one large task: from a sample, and from sums over all rows."""
+    """How AdaptiveOSLO solves one large task: from a sample, and sums over all rows."""
 
     @own_threads()
     def _solve_large(self, support, query, labels, n_classes):
@@ -35,11 +35,9 @@ class LargeTasks(FewShotOpenSetClassifier):
             center = self._center_on_cells(support, labels, sample, n_classes)
         else:
             center = self._find_center([support, query])
-        n_steps = (
-            0 if self._needs_kernel(support, labels, n_classes) else OSLO_STEPS
-        )  # over all rows
-        # Lengths, steps and answers.
-        with rows_to_read(type(self).__name__, len(rows), n_steps + 2) as bar:
+        # Lengths and answers; with a kernel, the sample stands for the rows in OSLO's steps.
+        n_readings = 2 if needs_kernel(support, labels, n_classes) else 2 + OSLO_STEPS
+        with rows_to_read(type(self).__name__, len(rows), n_readings) as bar:
             tiles = TiledRows(rows, None if center is None else center[0], bar.update)
             tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
             solution = self._solve_sample(
@@ -82,11 +80,10 @@ class LargeTasks(FewShotOpenSetClassifier):
             n_query,
             unit_rows(start_prototypes(support, labels, n_classes))[0],
         )
-        if self._needs_kernel(support, labels, n_classes):
+        linear = solve = partial(solve_adaptive_tiled, *task, add_up, max_iter=self.max_iter)
+        if needs_kernel(support, labels, n_classes):
             solve = partial(solve_tiled_with_kernel, *task, max_iter=self.max_iter)
-        else:
-            solve = partial(solve_adaptive_tiled, *task, add_up, max_iter=self.max_iter)
-        solution = self._heed_negatives(solve, support, labels)
+        solution = self._heed_negatives(linear, solve, support, labels)
         solution.state["center"] = center
         return solution
 

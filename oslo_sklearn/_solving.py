@@ -47,6 +47,10 @@ class TaskSolver:
         """Answer prepared rows ``(B, n, d)`` from the state that ``_solve`` returned."""
         raise NotImplementedError
 
+    def _width_of_answers(self, state: State) -> int:
+        """Numbers that ``_infer`` makes of each row, where it is more than columns and classes."""
+        return 0
+
     def _needs_query(self) -> bool:
         return self._is_transductive() or self._centers_on_task()
 
@@ -147,7 +151,8 @@ class TaskSolver:
     @torch.inference_mode()
     def _infer_tiles(self, state, rows: Tensor, device, dtype, keep=lambda tile: tile) -> Answer:
         """Answer rows ``(n, d)`` in tiles, so that intermediate results stay small."""
-        size = max(1, _TILE_ENTRIES // max(rows.shape[1], 8 * len(self.classes_)))
+        width = max(rows.shape[1], 8 * len(self.classes_), self._width_of_answers(state))
+        size = max(1, _TILE_ENTRIES // width)
 
         def answer(tile):
             tile = self._prepare(tile.to(device, dtype)[None], state["center"])

@@ -154,7 +154,7 @@ def check_labels(
     categories = getattr(getattr(y, "dtype", None), "categories", None)
     try:
         if not (type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuUS"):
-            y = _check_unusual_labels(y)
+            y = _check_unusual_labels(y, y_name)
         classes, codes = sort_labels(y, y_name)
     except (TypeError, ValueError) as error:
         if y_name in str(error):
@@ -188,14 +188,14 @@ def part_negatives(classes, codes, outlier_label) -> tuple[np.ndarray, np.ndarra
     return classes[is_class], new_codes[codes]
 
 
-def _check_unusual_labels(y) -> np.ndarray:
+def _check_unusual_labels(y, y_name: str) -> np.ndarray:
     """Labels that are no plain array of integers, booleans or strings."""
     if hasattr(getattr(y, "dtype", None), "na_value") and getattr(y, "ndim", 0) == 1:
         y = np.asarray(y, dtype=object)  # pandas' Int64 and boolean would become floats
     # Said here, because scikit-learn would name a line of this file.
     if np.asarray(y).shape[1:] == (1,):
         warn(
-            "A column-vector y was passed when a 1d array was expected. Pass support_y.ravel(), "
+            f"A column-vector y was passed when a 1d array was expected. Pass {y_name}.ravel(), "
             "or a single column of a frame.",
             DataConversionWarning,
         )
@@ -206,14 +206,14 @@ def _check_unusual_labels(y) -> np.ndarray:
         for row, label in enumerate(y):
             if _is_missing(label):
                 raise ValueError(
-                    f"support_y contains NaN, infinity or a missing label (row {row}: {label!r}); "
-                    "every support row needs a label."
+                    f"{y_name} contains NaN, infinity or a missing label (row {row}: {label!r}); "
+                    "every row needs a label."
                 )
     plain = np.array(y.tolist()) if y.dtype.kind == "O" else y
     if plain.dtype.kind in "biu":
         return plain  # scikit-learn does not look into object arrays of numbers
     if y.dtype.kind == "O" and len({isinstance(label, str) for label in y}) == 2:
-        raise ValueError("support_y mixes text and other labels: give labels of one type.")
+        raise ValueError(f"{y_name} mixes text and other labels: give labels of one type.")
     # Twice, because classes of one row each would warn of a regression problem.
     check_classification_targets(np.tile(y, 2))
     return y

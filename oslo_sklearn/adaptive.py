@@ -24,6 +24,7 @@ from .solvers.adaptive import (
 )
 from .solvers.adaptive_gram import pays_by_index, solve_adaptive_tasks
 from .solvers.adaptive_kernel import (
+    MOST_LANDMARKS,
     kernel_values,
     needs_kernel,
     solve_with_kernel,
@@ -107,7 +108,8 @@ class AdaptiveOSLO(LargeTasks):
         The given share, or its estimate: the mean over the belief. NaN if nothing tells it: with
         one class and no known negatives, or with one query row.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The prototypes after two steps of `OSLO`. They help with the labels.
+        The prototypes after two steps of `OSLO`. They help with the labels. With the features of
+        a kernel (see Notes), directions that are near those of the features.
     objective_ : ndarray of shape (max_iter,)
         The objective after each step, averaged over the belief. It may fall a little while the
         intercepts are not yet exact. It falls after the third step, because from then on the
@@ -127,8 +129,9 @@ class AdaptiveOSLO(LargeTasks):
     cosines alone.
 
     Rows of at most 100 columns, as in tables, are replaced by features of a kernel if classes have
-    two labelled rows or more. Linear functions of few columns cannot follow classes that lie in
-    several pieces. The estimator then keeps up to 768 rows of the task.
+    two labelled rows or more on average. Linear functions of few columns cannot follow classes of
+    several clusters. A fit takes about twice as long, and the estimator keeps up to 768 rows of the
+    task. If the query has more than 512 rows, its order changes the answers a little.
 
     Known negatives are rows of the last entry, "none of the classes".
 
@@ -215,44 +218,50 @@ class AdaptiveOSLO(LargeTasks):
 
     @torch.inference_mode()
     def _solve_batch(self, rows, labels, n_classes):
-        if len(rows) == 2 and len(labels) == 1 and _is_large(rows[1], n_classes):
+        if len(rows) == 2 and len(labels) == 1 and self._is_large(*rows, labels, n_classes):
             return self._solve_large(*rows, labels, n_classes)
         if not self._centers_on_cells():
             return super()._solve_batch(rows, labels, n_classes)
         center = cell_center(rows[0], labels, rows[1], n_classes)
         return self._solve_around(center, rows, labels, n_classes)
 
+    def _is_large(self, support, query, labels, n_classes) -> bool:
+        n_rows, width = query.shape[1:]
+        if needs_kernel(support, labels, n_classes):
+            width = max(width, min(n_rows, MOST_LANDMARKS))
+        n_assignments = (n_classes + 1) * self._assignments_of_a_row
+        return n_rows * max(width, n_assignments) >= _TILES_WORTHWHILE
+
     def _solves_by_sums(self) -> bool:
         return self._solves_as(AdaptiveOSLO)  # a subclass with another solver has other sums
 
     def _solve(self, task) -> Solution:
-        has_few = self._needs_kernel(task.support, task.labels, task.n_classes)
-        solve = partial(
-            solve_with_kernel if has_few else solve_adaptive,
+        parts = (
             self._model(),
             self._on_model(task.support),
             task.labels,
             self._on_model(task.query),
             unit_rows(start_prototypes(task.support, task.labels, task.n_classes)),
-            max_iter=self.max_iter,
         )
-        return self._heed_negatives(solve, task.support, task.labels)
+        linear = solve = partial(solve_adaptive, *parts, max_iter=self.max_iter)
+        if needs_kernel(task.support, task.labels, task.n_classes):
+            solve = partial(solve_with_kernel, *parts, max_iter=self.max_iter)
+        return self._heed_negatives(linear, solve, task.support, task.labels)
 
-    def _needs_kernel(self, support, labels, n_classes) -> bool:
-        # Linear functions tell whether known negatives contradict a share that was given.
-        if self._given_share() is not None and bool((labels < 0).any()):
-            return False
-        return needs_kernel(support, labels, n_classes)
+    def _heed_negatives(self, linear, solve, support, labels) -> Solution:
+        """Solve with the share that was given, unless known negatives would join a class.
 
-    def _heed_negatives(self, solve, support, labels) -> Solution:
-        """Solve with the share that was given, unless known negatives would join a class."""
+        Linear functions tell: those of a kernel separate any rows.
+        """
         share, is_negative = self._given_share(), labels < 0
-        solution = self._as_solution(solve(share=share))
         if share is not None and bool(is_negative.any()):
+            solution = self._as_solution(linear(share=share))
             scores = self._infer(solution.state, support).outlierness
             if bool((scores[is_negative] <= 0).any()):
-                solution = self._as_solution(solve(share=None))
-        return solution
+                share = None
+            elif solve is linear:
+                return solution
+        return self._as_solution(solve(share=share))
 
     @staticmethod
     def _as_solution(solved) -> Solution:
@@ -269,7 +278,7 @@ class AdaptiveOSLO(LargeTasks):
         n_classes = tasks.classes.shape[1]
         can = self._solves_as(AdaptiveOSLO) and (self.normalize or isinstance(self.center, str))
         can = can and n_classes > 1  # one class is scored without steps
-        can = can and not self._needs_kernel(pool.rows, torch.from_numpy(tasks.labels), n_classes)
+        can = can and not needs_kernel(pool.rows, torch.from_numpy(tasks.labels), n_classes)
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
@@ -285,6 +294,9 @@ class AdaptiveOSLO(LargeTasks):
             center=center,
             normalize=self.normalize,
         )
+
+    def _width_of_answers(self, state) -> int:
+        return state["landmarks"].shape[1] if "landmarks" in state else 0
 
     def _infer(self, state, rows) -> Answer:
         rows = self._on_model(rows)
@@ -333,8 +345,3 @@ class AdaptiveOSLO(LargeTasks):
         # Known negatives overrule a share that was given.
         if self.outlier_share_ is None or abs(share - self.outlier_share_) > 2 * LEAST_SHARE:
             self.outlier_share_ = math.nan if self.outlierness_.shape[0] == 1 else share
-
-
-def _is_large(query, n_classes: int) -> bool:
-    n_assignments = query.shape[1] * (n_classes + 1) * AdaptiveOSLO._assignments_of_a_row
-    return max(query.numel(), n_assignments) >= _TILES_WORTHWHILE

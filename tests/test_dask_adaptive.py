@@ -25,6 +25,12 @@ from dask_helpers import (  # noqa: E402
 )
 
 
+@pytest.fixture(autouse=True, params=["linear", "kernel"])
+def _functions(request, monkeypatch):
+    if request.param == "linear":  # whatever the number of columns
+        monkeypatch.setattr("oslo_sklearn.solvers.adaptive_kernel.FEW_COLUMNS", 0)
+
+
 @pytest.fixture(autouse=True)
 def _scheduler():
     with dask.config.set(scheduler="threads", num_workers=2):

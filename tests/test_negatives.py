@@ -98,7 +98,7 @@ def test_beside_a_single_class_they_stay_unknown():
 @pytest.mark.parametrize("share", [0.3, 0.05, 0.001])
 @pytest.mark.parametrize("large", [False, True])
 def test_a_share_that_is_too_small_gives_way(share, large, monkeypatch):
-    monkeypatch.setattr("oslo_sklearn.adaptive._is_large", lambda *task: large)
+    monkeypatch.setattr(AdaptiveOSLO, "_is_large", lambda *task: large)
     task = make_task(n_shot=5, n_open=4)
     is_marked = np.zeros(len(task.query_X), bool)
     is_marked[np.flatnonzero(task.query_y == 8)[:5]] = True
@@ -112,3 +112,15 @@ def test_a_share_that_is_too_small_gives_way(share, large, monkeypatch):
         assert adaptive.outlier_share_ == share
     else:
         assert adaptive.outlier_share_ == pytest.approx(55 / 130, abs=0.1)
+
+
+def test_an_overruled_share_gives_the_estimate_s_answer():
+    """Rows of few columns: linear functions only tell that the share is too small."""
+    task = make_task(n_shot=5, n_open=4, n_features=12)
+    marked = task.query_X[np.flatnonzero(task.query_y == 8)[:5]]
+    support = np.concatenate([task.support_X, marked])
+    labels = np.concatenate([task.support_y, np.full(5, -1)])
+    told = AdaptiveOSLO(0.001, outlier_label=-1).fit(support, labels, task.query_X)
+    estimated = AdaptiveOSLO(outlier_label=-1).fit(support, labels, task.query_X)
+    assert told.outlier_share_ == estimated.outlier_share_ > 0.1
+    np.testing.assert_array_equal(told.outlierness_, estimated.outlierness_)

@@ -63,7 +63,8 @@ class NovelClassDiscovery(WrappingClassifier):
     Attributes
     ----------
     estimator_ : estimator
-        The fitted estimator.
+        The fitted estimator. By default, AdaptiveOSLO after three looks, with the
+        ``outlier_share_``, ``prototypes_`` and ``center_`` of the first.
     classes_ : ndarray of shape (n_classes,)
         The known classes.
     n_features_in_ : int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 
 import numpy as np
 from scipy.special import expit
@@ -18,6 +19,7 @@ from ._space import as_features, unit
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
+_OF_FIRST_LOOK = ("center_", "outlier_share_", "prototypes_")
 _FURTHER = 2  # looks; each groups what the looks before it reject
 
 
@@ -41,11 +43,12 @@ class Looks(BaseEstimator):
         """Look at a task. Without a query, each later call takes its rows as the query."""
         self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
         self.estimator_.fit(support_X, support_y, query_X)
-        for name in ("classes_", "n_iter_", *INPUT_ATTRIBUTES):
+        for name in ("classes_", "n_iter_", *_OF_FIRST_LOOK, *INPUT_ATTRIBUTES):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         self.last_ = None
-        self._task = (support_X, support_y) if query_X is None else None
+        # Copies: later calls must not see what becomes of the caller's.
+        self._task = deepcopy((support_X, support_y)) if query_X is None else None
         if self._task is not None:
             return self
         codes = positions_in(self.classes_, np.asarray(support_y).ravel())  # -1: known negatives

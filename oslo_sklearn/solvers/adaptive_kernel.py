@@ -1,20 +1,21 @@
 r"""AdaptiveOSLO on rows of few columns, in which classes are not half spaces.
 
 With hundreds of columns, a linear function can follow any class of a few rows. With ten it cannot:
-the classes of a table lie in front of each other, and in more than one piece. There, rows x of unit
+the classes of a table overlap, or have several clusters. There, rows x of unit
 norm are replaced by features whose products are the kernel
 
 .. math::
     k(x, x') = \exp\big((\cos(x, x') - 1) / s\big),
 
 1 for rows of one direction, and near 0 for those that have little in common. The width s is twice
-the distance (1 - cos) of a row to its nearest neighbour: where neighbours are far, as with noise in
+the median distance (1 - cos) of a landmark (see below) to the nearest other one, and at least 0.2:
+where neighbours are far, as with noise in
 many columns, the kernel is nearly linear. With :math:`K = L
 L^\top` the kernel of some rows of the task, the landmarks, a row has the features
 :math:`L^{-1} k(\text{landmarks}, x)` (Nyström's method). Where all rows are landmarks, it is exact.
 
-Functions so free part any query sharply, whatever is assumed of it. So the hypotheses are judged by
-linear functions.
+Functions of these features separate any query sharply, whatever is assumed. So the hypotheses are
+judged by linear functions. Features of rows that are no landmarks are a little shorter than 1.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from torch import Tensor
 from .._threads import run_threads
 from .adaptive import (
     OSLO_MODEL,
+    STEPS_TO_JUDGE,
     AdaptiveModel,
     AdaptiveSolution,
     solve_adaptive,
     weigh_hypotheses,
 )
-from .adaptive_sums import spread_rows
-from .adaptive_tiled import FIRST_ROWS, solve_adaptive_tiled
+from .adaptive_sums import spread_rows, sum_moment
+from .adaptive_tiled import Hypotheses, solve_adaptive_tiled, weigh
 from .geometry import class_means, is_alone, product, unit_rows
 from .oslo_tiled import StepSums, sum_step, tile_rows
 
@@ -43,7 +45,6 @@ NEIGHBOURS = 2.0  # s over the median distance of a row to the nearest
 LEAST_WIDTH = 0.2
 MOST_LANDMARKS = 512
 ENTRIES_AT_ONCE = 2**21  # of kernels, which as many tasks as have them share
-JUDGED_ENTRIES = 2**24  # rows x classes x hypotheses that judge, at most
 # Added to the diagonal of K: rows that repeat each other are one landmark, whatever the rounding.
 _JITTER = 1e-4
 
@@ -91,7 +92,7 @@ class KernelMap(NamedTuple):
 
 def kernel_values(rows: Tensor, landmarks: Tensor, width: Tensor) -> Tensor:
     """Kernel of rows ``(B, n, d)`` with landmarks, ``(B, n, m)``."""
-    return (product(rows, landmarks.mT) - 1).div_(width).exp_()
+    return product(rows, landmarks.mT).sub_(1).div_(width).exp_()
 
 
 def _width(landmarks: Tensor) -> Tensor:
@@ -157,14 +158,10 @@ def solve_tiled_with_kernel(
     Features of all rows would take longer than all steps. The sample stands for them.
     """
     options = {"share": share, "max_iter": max_iter}
-    n_classes = len(starts)
-    task = support[None], labels[None]
-    n_judge = JUDGED_ENTRIES // ((n_classes + 1) * 2 * len(model.balances))
-    judge = sample[spread_rows(len(sample), min(FIRST_ROWS, n_judge)).to(sample.device)]
-    believed = weigh_hypotheses(model, *task, judge[None], starts[None], **options)[0]
-    features = KernelMap.of_task(task[0], sample[None])
-    support, sample = features(task[0]), features.of_many(sample)
-    starts = unit_rows(class_means(support, task[1], n_classes))
+    believed = _weigh_tiled(model, support, labels, sample, n_query, starts, **options)
+    features = KernelMap.of_task(support[None], sample[None])
+    support, sample = features(support[None]), features.of_many(sample)
+    starts = unit_rows(class_means(support, labels[None], len(starts)))
 
     def add_up(path: Tensor) -> StepSums:
         parts = run_threads(
@@ -178,3 +175,21 @@ def solve_tiled_with_kernel(
         model, support[0], labels, sample, n_query, starts[0], add_up, believed=believed, **options
     )
     return features.on_values(solved)
+
+
+def _weigh_tiled(
+    model: AdaptiveModel,
+    support: Tensor,
+    labels: Tensor,
+    sample: Tensor,
+    n_query: int,
+    starts: Tensor,
+    *,
+    share: float | None = None,
+    max_iter: int,
+) -> Tensor:
+    """Belief ``(G,)`` in all hypotheses; arguments as for `solve_adaptive_tiled`."""
+    moment = sum_moment(sample) * (n_query / len(sample))
+    about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
+    assumed = Hypotheses.of_model(model, share, starts)
+    return weigh(about, sample, assumed, min(max_iter, STEPS_TO_JUDGE))

@@ -10,14 +10,12 @@ functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task
   fitted to more of them are the same but for noise.
 * *All rows* are read, a tile at a time, for the steps of OSLO that help with the labels. Tiles are
   added up by the caller, so they may be anywhere.
-
-A query no larger than the first sample is solved as `adaptive` does, but for rounding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -189,7 +187,7 @@ class SampleFit:
             if not are_same:
                 odds, top = self._odds(weights[at], self.intercepts[at])
             each = list(zip(at.tolist(), odds.expand(len(at), -1, -1), strict=True))
-            found = self._run(partial(self._sweep, n_sweeps), each)
+            found = run_threads(partial(self._sweep, n_sweeps), each, self._sample.device)
             totals, factors = map(torch.stack, zip(*found, strict=True))
             rows = self._sum_rows(odds, totals.reciprocal())
             self._rows[at] = rows.mul_(factors[..., None] * (self._n_query / n_rows))
@@ -198,9 +196,6 @@ class SampleFit:
             expected += (self._counts[at] * self.intercepts[at]).sum(1)
             log_sums = totals.log_().add_(top).mean(1)
             self._entropy[at] = log_sums - expected / self._n_query
-
-    def _run(self, work: Callable, parts: Sequence) -> list:
-        return run_threads(work, parts, self._sample.device)
 
     def _stretches(self) -> list[slice]:
         """Of the sample's rows, each for one thread."""
@@ -218,7 +213,7 @@ class SampleFit:
             top[:, at] = largest = logits.amax(1)
             torch.exp(logits.sub_(largest[:, None]), out=odds[..., at])
 
-        self._run(exponentiate, self._stretches())
+        run_threads(exponentiate, self._stretches(), self._sample.device)
         return odds, top
 
     def _sum_rows(self, odds: Tensor, weights: Tensor) -> Tensor:
@@ -228,7 +223,9 @@ class SampleFit:
             weighted = odds[..., at] * weights[:, None, at]
             return product(weighted.flatten(0, 1), self._sample[at])
 
-        return sum(self._run(add_up, self._stretches())).unflatten(0, (len(weights), -1))
+        return sum(run_threads(add_up, self._stretches(), odds.device)).unflatten(
+            0, (len(weights), -1)
+        )
 
     def _sweep(self, n_sweeps: int, one: tuple[int, Tensor]) -> tuple[Tensor, Tensor]:
         """Meet the shares of one hypothesis; return rows' totals and entries' factors.
@@ -338,17 +335,17 @@ def solve_adaptive_tiled(
     add_up : callable
         ``add_up(path)`` returns the sums over all rows for OSLO's step after a path.
     """
-    n_classes = len(starts)
-    judged_at = min(max_iter, STEPS_TO_JUDGE)
+    n_classes, judged_at = len(starts), min(max_iter, STEPS_TO_JUDGE)
     moment = sum_moment(sample) * (n_query / len(sample))
     about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
     assumed = Hypotheses.of_model(model, share, starts)
-    is_first = len(sample) <= FIRST_ROWS  # all there is to look at
+    is_first = len(sample) <= FIRST_ROWS  # solved as `adaptive` does, but for rounding
     if believed is not None:
         likely = believed.topk(min(KEPT, len(believed))).indices
         assumed, believed = assumed.keep(likely), believed[likely]
     elif not is_first:
-        assumed = most_likely(about, sample, assumed, judged_at)
+        worth_a_look = weigh(about, sample, assumed, judged_at) >= LEAST_BELIEF
+        assumed = assumed.keep(worth_a_look.nonzero()[:, 0])
     fit = SampleFit(*about[0], sample, *about[1], assumed)
     drops_early = believed is None and is_first and n_classes >= MANY_CLASSES
     if drops_early:
@@ -360,8 +357,7 @@ def solve_adaptive_tiled(
             kept = fit.drop_hopeless()
             objective = [values[kept] for values in objective]
         if i == judged_at:
-            entropy, found = fit.judge()
-            found = found if believed is None else believed
+            entropy, found = fit.judge() if believed is None else (fit.judge()[0], believed)
             kept = found.topk(min(KEPT, len(found))).indices
             if not is_first:
                 kept = kept[found[kept] >= LEAST_BELIEF]
@@ -393,13 +389,14 @@ def solve_adaptive_tiled(
     return AdaptiveSolution(*(tensor[None] for tensor in solved))
 
 
-def most_likely(about, sample: Tensor, assumed: Hypotheses, n_steps: int) -> Hypotheses:
-    """The hypotheses that a few rows of the sample believe in after so many steps."""
+def weigh(about, sample: Tensor, assumed: Hypotheses, n_steps: int) -> Tensor:
+    """Belief ``(G,)`` after so many steps of a few rows of the sample; 0 where it is hopeless."""
     rows = sample[spread_rows(len(sample), FIRST_ROWS).to(sample.device)]
-    trial = SampleFit(*about[0], rows, *about[1], assumed)
+    trial, kept = SampleFit(*about[0], rows, *about[1], assumed), slice(None)
     for i in range(n_steps):
         trial.step(n_steps - i - 1)
         if i == 0:
-            trial.drop_hopeless()
-    trial.keep((trial.judge()[1] >= LEAST_BELIEF).nonzero()[:, 0])
-    return trial.assumed
+            kept = trial.drop_hopeless()
+    found = torch.zeros_like(assumed.shares)
+    found[kept] = trial.judge()[1]
+    return found

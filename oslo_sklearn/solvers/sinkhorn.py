@@ -39,7 +39,7 @@ def sinkhorn(log_kernel: Tensor, mass: float, *, tol: float, max_sweeps: int) ->
         new_sum = new_product / product
         scale = torch.where(done, scale, new_scale)
         divisor = torch.where(done, divisor, product)
-        done = done | ((new_sum - row_sum).abs().amax((-1, -2), keepdim=True) <= tol)
+        done = done | ~((new_sum - row_sum).abs().amax((-1, -2), keepdim=True) > tol)  # or NaN
         product, row_sum = new_product, new_sum
         if bool(done.all()):
             break
