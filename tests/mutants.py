@@ -50,6 +50,7 @@ TESTS = {
     "oslo_sklearn/solvers/adaptive.py": OF_ADAPTIVE,
     "oslo_sklearn/solvers/adaptive_belief.py": ["tests/solvers/test_adaptive_belief.py"],
     "oslo_sklearn/solvers/adaptive_gram.py": ["tests/solvers/test_adaptive_gram.py"],
+    "oslo_sklearn/solvers/adaptive_kernel.py": ["tests/solvers/test_adaptive_kernel.py"],
     "oslo_sklearn/solvers/adaptive_sums.py": ["tests/solvers/test_adaptive_tiled.py"],
     "oslo_sklearn/solvers/adaptive_tiled.py": ["tests/solvers/test_adaptive_tiled.py"],
     "oslo_sklearn/solvers/smoother.py": OF_ADAPTIVE,
