@@ -55,9 +55,10 @@ def test_products_of_features_are_the_kernel():
 
 
 def test_the_width_follows_the_nearest_neighbours():
-    support, _, query, _ = make_batch(n_features=4)
+    support, _, query, _ = make_batch(n_features=20, spread=1.5)
     found = KernelMap.of_task(support, query).width
     assert found.shape == (2, 1, 1)
+    assert (found > 0.3).all()
     for width, rows in zip(found[:, 0, 0], torch.cat([support, query], 1), strict=True):
         nearest = (rows @ rows.T - 3 * torch.eye(len(rows))).amax(1)
         assert float(width) == pytest.approx(max(0.2, 2 * float((1 - nearest).median())))
