@@ -209,7 +209,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         known = Scores(scores) if self._scores is None else self._scores
         return scores.astype(np.float64) > self._rule().threshold(known)
 
-    # Answers.
+    # Answers, as `OpenSetClassifier` describes them.
 
     @overload
     def predict(self, X: Lazy) -> Any: ...
@@ -218,18 +218,6 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     @or_by_adapter
     @in_arrays_of_X
     def predict(self, X: Any) -> Any:
-        """Label each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            One of ``classes_`` for each row. If ``outlier_label`` is set, rows with a score above
-            ``threshold_`` get that label.
-        """
         answer = self._answer(X)
         labels = self._label(answer)
         if self.outlier_label is None:
@@ -245,16 +233,6 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     @or_by_adapter
     @in_arrays_of_X
     def predict_proba(self, X: Any) -> Any:
-        """Probability of each known class, given that the row belongs to one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-        """
         return first(self._answer(X).proba)
 
     @overload
@@ -264,16 +242,6 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     @or_by_adapter
     @in_arrays_of_X
     def score_samples(self, X: Any) -> Any:
-        """Outlierness of each row: higher means more outlying.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-        """
         return first(self._answer(X).outlierness)
 
     @overload
@@ -283,18 +251,6 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     @or_by_adapter
     @in_arrays_of_X
     def transduce(self, X: Any) -> Any:
-        """Labels, probabilities, scores and decisions from one solve.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        result : Bunch
-            ``labels`` (closed-set), ``proba``, ``outlierness`` and ``is_outlier``. Its
-            ``to_frame()`` gives a pandas DataFrame with the index of X.
-        """
         answer = self._answer(X)
         scores = first(answer.outlierness)
         return Transduction(
