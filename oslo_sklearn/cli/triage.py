@@ -224,8 +224,16 @@ def _features(args) -> tuple:
 
     if is_feature_file(args.unlabelled):
         raise ValueError(f"--features is for csv files: {args.unlabelled} has features of its own")
+    tables = [path for path in (args.labelled, args.unlabelled) if not is_feature_file(path)]
+    for path in tables:
+        if Path(path).suffix.lower() != ".csv":
+            raise ValueError(f"--features is for csv files: {path} is no csv file")
+    counts = [len(read_table(path)[1]) for path in tables]
     X = load_rows(args.features)[0]
-    if is_feature_file(args.labelled):
-        return None, X
-    n_labelled = len(read_table(args.labelled)[1])
-    return X[:n_labelled], X[n_labelled:]
+    if len(X) != sum(counts):
+        raise ValueError(
+            f"--features {args.features} has {len(X)} rows, but {' and '.join(tables)} "
+            f"{'have' if counts[1:] else 'has'} {' + '.join(map(str, counts))}"
+        )
+    n_before = sum(counts[:-1])
+    return X[:n_before] if counts[1:] else None, X[n_before:]
