@@ -183,12 +183,18 @@ def _estimator(args):
 
 
 def _triage(args, estimator):
+    from .._feature_files import is_feature_file
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
     from ..triage.rows import check_widths, read_background, read_pile, read_support
 
-    extractor = make_extractor(args)
     of_labelled, of_pile = _features(args)
+    sources = ((args.labelled, of_labelled), (args.unlabelled, of_pile), (args.background, None))
+    needs_extractor = any(
+        path is not None and features is None and not is_feature_file(path)
+        for path, features in sources
+    )
+    extractor = make_extractor(args) if needs_extractor else None
     support = read_support(args.labelled, extractor, of_labelled)
     query = read_pile(args.unlabelled, extractor, of_pile)
     check_widths(args.labelled, support.X.shape[1], args.unlabelled, query.X.shape[1])

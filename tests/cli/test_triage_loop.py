@@ -131,6 +131,10 @@ def test_features_are_of_csv_files_alone(images, capsys):
         assert f"{folder} is no csv file" in capsys.readouterr().err
 
 
+def test_feature_files_need_no_extractor(features):
+    assert run_triage("labelled.npz", "pile.npz", "--no-cache", "--cache-dir", "q") == 0
+
+
 @pytest.mark.parametrize("control", ["fpr", "fdr"])
 def test_p_values_decide(features, control, capsys):
     many = make_task(n_shot=3)
