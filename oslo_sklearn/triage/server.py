@@ -32,6 +32,7 @@ class Loop:
 
     def __init__(self, result, folder):
         self.result, self.folder = result, Path(folder)
+        self._assets = assets_of(folder)  # kept, because the page may be deleted meanwhile
         self.revision, self.error = 0, None
         self._waiting: dict[int, str | None] = {}
         # Rows suggested at any time of this round, and those of them that got a label.
@@ -121,7 +122,7 @@ class Loop:
         with self._writing:
             if self._stopped:
                 return
-            update_report(result, self.folder)
+            update_report(result, self.folder, self._assets)
         with self._changed:
             self.revision += 1
             self._data = self._make_data()

@@ -228,6 +228,18 @@ def test_a_label_counts_where_a_refit_made_it_needless_meanwhile(tmp_path):
         assert json.loads(loop.data())["suggestedDone"] == 0
 
 
+def test_a_page_that_was_deleted_is_written_again(tmp_path):
+    result = make_pile(tmp_path)
+    page = result.write(tmp_path / "out")
+    (assets,) = page.parent.glob("page-*")
+    with running_server(result, page.parent) as (address, loop):
+        page.unlink()
+        ask(address, "api/corrections", "POST", b'[[36, "milk"]]')
+        wait_for_refit(loop, 1)
+        assert loop.state()["error"] is None
+    assert f'src="{assets.name}/app.js"' in page.read_text()
+
+
 COMMAND = """
 import sys
 from oslo_sklearn.cli import main
