@@ -227,20 +227,19 @@ def parse_corrections(body: bytes, n_rows: int) -> dict[int, str | None] | None:
     """Pairs of row and label (or null) out of JSON; None where they are anything else."""
     try:
         pairs = json.loads(body)
-        labels = {row: label and label.strip() for row, label in pairs}
         is_right = isinstance(pairs, list) and all(
             type(row) is int and 0 <= row < n_rows and (label is None or _can_be_kept(label))
-            for row, label in labels.items()
+            for row, label in pairs
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return labels if is_right else None
+    return {row: label and label.strip() for row, label in pairs} if is_right else None
 
 
 def _can_be_kept(label: str) -> bool:
     """Whether ``corrections.csv`` can hold a label and give it back."""
     label.encode("utf-8", "surrogateescape")  # raises for half characters
-    return 0 < len(label) <= 200 and "\0" not in label
+    return 0 < len(label.strip()) <= 200 and "\0" not in label
 
 
 def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) -> int:

@@ -143,6 +143,9 @@ def test_two_hosts_are_refused():
         # What no csv file could give back, and what would exhaust the parser.
         *(rb'[[0, "\u0000"]]', rb'[[0, "\ud800"]]', b"[" * 100_000, b'[[[], "a"]]', b"3"),
         json.dumps([[0, "a" * 201]]).encode(),
+        # Each pair counts, also one that a later pair of the same row would replace.
+        *(b'[[1, "a"], [true, "b"]]', b'[[1, 0], [1, "x"]]', b'[[1, "a"], [1.0, "b"]]'),
+        *(b"[[0, 0]]", b"[[0, false]]", b"[[0, []]]", b'["ab"]'),
     ],
 )
 def test_bad_corrections_change_nothing(live, body):
