@@ -151,7 +151,8 @@ def refuse_bomb(path, names=None) -> None:
         parts = file.infolist()
     if names is not None:
         parts = [part for part in parts if part.filename.removesuffix(".npy") in names]
-    # Parts that expand much hide among others, and parts that share their bytes expand less.
+    # First the dense parts alone; then all parts against the file's size, since parts may share
+    # bytes.
     dense = [part for part in parts if part.file_size > _MOST_EXPANSION * part.compress_size]
     for some, held in (
         (dense, sum(part.compress_size for part in dense)),

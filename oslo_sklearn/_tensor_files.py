@@ -10,7 +10,7 @@ from ._optional import require
 
 
 def save_tensors(content, file) -> None:
-    """``torch.save``; after Ctrl-C, torch may raise another error as it closes the file."""
+    """``torch.save``; Ctrl-C stays a KeyboardInterrupt."""
     import torch
 
     try:

@@ -22,26 +22,37 @@ def printable(text) -> str:
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
-def read_table(path, *, is_ragged: bool = False) -> tuple[list[str], list[dict[str, str]]]:
+def read_table(path) -> tuple[list[str], list[dict[str, str]]]:
     """Column names in lower case, and the rows of a csv file.
 
-    File names in it may hold bytes that are no text. A row that lacks cells is an error, or has
-    empty ones if the table may be ragged.
+    File names in it may hold bytes that are no text. A row that lacks cells is an error.
+    """
+    columns, rows = read_numbered(path)
+    return columns, [row for _, row in rows]
+
+
+def read_numbered(path, *, is_ragged: bool = False):
+    """As `read_table`, with the number of the line on which each row ends.
+
+    A row that lacks cells has empty ones if the table may be ragged.
     """
     with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         reader = csv.reader(file, skipinitialspace=True)
         try:
-            lines = [line for line in reader if line]
+            lines = [(reader.line_num, line) for line in reader if line]
         except csv.Error as error:
             raise ValueError(f"{os.fspath(path)!r}, line {reader.line_num}: {error}") from error
     if not lines:
         raise ValueError(f"{os.fspath(path)!r} is empty.")
-    columns = [name.strip().lower() for name in lines[0]]
-    for i, line in enumerate(lines, 1):
-        if len(line) < len(columns) and not is_ragged:
-            raise ValueError(f"{os.fspath(path)!r}, row {i}: {len(columns)} cells were expected.")
+    columns = [name.strip().lower() for name in lines[0][1]]
     width = len(columns)
-    return columns, [dict(zip_longest(columns, line[:width], fillvalue="")) for line in lines[1:]]
+    for number, line in lines:
+        if len(line) < width and not is_ragged:
+            raise ValueError(f"{os.fspath(path)!r}, line {number}: {width} cells were expected.")
+    return columns, [
+        (number, dict(zip_longest(columns, line[:width], fillvalue="")))
+        for number, line in lines[1:]
+    ]
 
 
 @cache

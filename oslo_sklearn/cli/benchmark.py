@@ -80,8 +80,11 @@ _EXPERIMENTS = {
         sweep=("varied", "shots", "value"),
         setting=", queries of 150 rows",
         own_options={
-            "outlier_shares": {"type": float, "help": "of outliers in the query"},
-            "concentrations": {"type": float, "help": "concentrations"},
+            "outlier_shares": {"type": float, "help": "shares of outliers in the query"},
+            "concentrations": {
+                "type": float,
+                "help": "Dirichlet concentrations of the class sizes; small is uneven",
+            },
         },
     ),
     "ablation": _Experiment(

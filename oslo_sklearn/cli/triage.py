@@ -183,12 +183,18 @@ def _estimator(args):
 
 
 def _triage(args, estimator):
+    from .._feature_files import is_feature_file
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
     from ..triage.rows import check_widths, read_background, read_pile, read_support
 
-    extractor = make_extractor(args)
     of_labelled, of_pile = _features(args)
+    sources = ((args.labelled, of_labelled), (args.unlabelled, of_pile), (args.background, None))
+    needs_extractor = any(
+        path is not None and features is None and not is_feature_file(path)
+        for path, features in sources
+    )
+    extractor = make_extractor(args) if needs_extractor else None
     support = read_support(args.labelled, extractor, of_labelled)
     query = read_pile(args.unlabelled, extractor, of_pile)
     check_widths(args.labelled, support.X.shape[1], args.unlabelled, query.X.shape[1])
@@ -224,8 +230,16 @@ def _features(args) -> tuple:
 
     if is_feature_file(args.unlabelled):
         raise ValueError(f"--features is for csv files: {args.unlabelled} has features of its own")
+    tables = [path for path in (args.labelled, args.unlabelled) if not is_feature_file(path)]
+    for path in tables:
+        if Path(path).suffix.lower() != ".csv":
+            raise ValueError(f"--features is for csv files: {path} is no csv file")
+    counts = [len(read_table(path)[1]) for path in tables]
     X = load_rows(args.features)[0]
-    if is_feature_file(args.labelled):
-        return None, X
-    n_labelled = len(read_table(args.labelled)[1])
-    return X[:n_labelled], X[n_labelled:]
+    if len(X) != sum(counts):
+        raise ValueError(
+            f"--features {args.features} has {len(X)} rows, but {' and '.join(tables)} "
+            f"{'have' if counts[1:] else 'has'} {' + '.join(map(str, counts))}"
+        )
+    n_before = sum(counts[:-1])
+    return X[:n_before] if counts[1:] else None, X[n_before:]

@@ -1,7 +1,7 @@
 """An append-only store of features on disk.
 
-A store is a folder of segments. Each writer appends only to a segment of its own, so writers need
-no lock; a reader takes all segments. A segment is a row of frames, one for each computed batch::
+A store is a folder of segments. A process appends only to its own segment, so writers need no
+lock; a reader takes all segments. A segment is a row of frames, one for each computed batch::
 
     magic, rows n, width d, CRC of what follows | n keys | n CRCs of rows | n x d float32
 
@@ -23,6 +23,9 @@ import numpy as np
 KEY_SIZE = 32
 _HEAD = struct.Struct("<8sIII")
 _MAGIC = b"OSLOFEA1"
+
+# Each process has one for each store, however often it opens the store.
+_own_segments: dict[tuple, Path] = {}
 
 
 class CacheInfo(NamedTuple):
@@ -47,7 +50,6 @@ class FeatureCache:
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        self._segment = None  # to append to, made on the first write
         self.hits = self.misses = self.corrupted = 0
         self._locations = {}
         for segment in sorted(self.folder.glob("*.seg")):
@@ -71,15 +73,17 @@ class FeatureCache:
         crcs = np.array([zlib.crc32(row) for row in features], dtype="<u4")
         table = b"".join(keys) + crcs.tobytes()
         head = _HEAD.pack(_MAGIC, rows, width, _table_crc(rows, width, table))
-        if self._segment is None or not self._segment.exists():
+        owner = (os.getpid(), self.folder.resolve())
+        segment = _own_segments.get(owner)
+        if segment is None or not segment.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._segment = self.folder / f"{uuid.uuid4().hex}.seg"
+            segment = _own_segments[owner] = self.folder / f"{uuid.uuid4().hex}.seg"
         try:
-            start = _append_bytes(self._segment, head + table + features.tobytes())
+            start = _append_bytes(segment, head + table + features.tobytes())
         except BaseException:  # nothing may follow a frame that was cut short, as on a full disk
-            self._segment = None
+            _own_segments.pop(owner, None)
             raise
-        self._remember(_locate(self._segment, start, keys, crcs, width))
+        self._remember(_locate(segment, start, keys, crcs, width))
 
     def info(self):
         """A `CacheInfo` of this store since it was opened."""

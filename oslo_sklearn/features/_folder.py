@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._text import read_table
+from .._text import read_numbered
 from .._typing import Array, PathLike
 from .._warnings import warn
 
@@ -126,7 +126,7 @@ def _is_image(file):
 
 
 def _from_csv(path):
-    columns, rows = read_table(path, is_ragged=True)
+    columns, numbered = read_numbered(path, is_ragged=True)
     path_column = next((name for name in _PATH_COLUMNS if name in columns), None)
     label_column = next((name for name in _LABEL_COLUMNS if name in columns), None)
     if path_column is None:
@@ -134,11 +134,12 @@ def _from_csv(path):
             f"{os.fspath(path)!r} has no column named {' or '.join(_PATH_COLUMNS)}; "
             f"its first line is {', '.join(columns)!r}"
         )
-    if not rows:
+    if not numbered:
         raise ValueError(f"{os.fspath(path)!r} lists no image")
-    for i, row in enumerate(rows, 2):
+    for number, row in numbered:
         if not row[path_column] or (label_column and not row[label_column]):
-            raise ValueError(f"{os.fspath(path)!r}, row {i}: an empty cell")
+            raise ValueError(f"{os.fspath(path)!r}, line {number}: an empty cell")
+    rows = [row for _, row in numbered]
     paths = _as_strings(path.parent / row[path_column] for row in rows)
     return paths, np.array([row[label_column] for row in rows]) if label_column else None
 

@@ -12,6 +12,7 @@ from .._optional import require
 from ._cache import KEY_SIZE
 
 _MOST_BYTES = 2**30  # a file with holes takes no room on a disk, and any room in memory
+_ORIENTATION_TAG = 0x0112
 _ALPHA_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
 
@@ -142,10 +143,22 @@ def to_rgb(image):
 
 
 def _upright(image):
+    pil = require("PIL.Image", "features")
     try:
-        return require("PIL.ImageOps", "features").exif_transpose(image)
+        # Not ImageOps.exif_transpose: it writes the other tags again and fails where one is wrong.
+        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # viewers show an image with broken EXIF as it lies
         return image
+    turn = {
+        2: pil.Transpose.FLIP_LEFT_RIGHT,
+        3: pil.Transpose.ROTATE_180,
+        4: pil.Transpose.FLIP_TOP_BOTTOM,
+        5: pil.Transpose.TRANSPOSE,
+        6: pil.Transpose.ROTATE_270,
+        7: pil.Transpose.TRANSVERSE,
+        8: pil.Transpose.ROTATE_90,
+    }.get(orientation)
+    return image if turn is None else image.transpose(turn)
 
 
 def _grey_to_8_bit(image):

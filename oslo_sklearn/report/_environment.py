@@ -48,6 +48,8 @@ def environment(**extra: Any) -> dict[str, str]:
 
 
 def _cpu() -> str:
-    info = Path("/proc/cpuinfo")  # of Linux, where Python knows the architecture only
-    names = re.findall("^model name.*: (.*)", info.read_text(), re.M) if info.exists() else []
+    try:  # of Linux, where Python knows the architecture only
+        names = re.findall(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        names = []
     return [*names, platform.processor() or platform.machine() or "unknown"][0]

@@ -204,7 +204,7 @@ def _check_layout(kind: str, arrays: dict) -> dict[str, int]:
         faults.append(f"unexpected keys: {', '.join(sorted(unknown))}")
     # Vectors first: a bias settles a size that a wrongly shaped matrix would get wrong.
     sizes: dict[str, int] = {}
-    for name in sorted(layout.keys() & arrays.keys(), key=lambda name: (len(layout[name]), name)):
+    for name in sorted(filter(arrays.__contains__, layout), key=lambda name: len(layout[name])):
         letters, shape = layout[name], arrays[name].shape
         if len(shape) == len(letters):
             for letter, size in zip(letters, shape, strict=True):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
+from sklearn.utils import gen_batches
 
 # Cosines of centred features. Of 240 photos of groceries, the two most alike have 0.94; and three
 # in a hundred rightly labelled ones are nearer to another class by 0.1.
 _DUPLICATE = 0.97
 _UNLIKE = 0.1
+_BLOCK = 2048  # rows of the pile that are compared at once
 
 
 class Check(NamedTuple):
@@ -41,9 +42,13 @@ def directions(support, query, center=None) -> tuple[np.ndarray, np.ndarray]:
 
 def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
     """Nearest labelled rows of each row, both as `directions` returns them."""
-    search = NearestNeighbors(n_neighbors=min(n_neighbours, len(support)), metric="cosine")
-    distances, rows = search.fit(support).kneighbors(query)
-    return Neighbours(rows, 1 - distances)
+    rows, similarity = [], []
+    for block in gen_batches(len(query), _BLOCK):  # a pile's whole table could fill the memory
+        cosines = query[block] @ support.T
+        # Of equal ones the first rows, so that the page shows the same neighbours everywhere.
+        rows.append(np.argsort(-cosines, axis=1, kind="stable")[:, :n_neighbours].copy())
+        similarity.append(np.take_along_axis(cosines, rows[-1], axis=1))
+    return Neighbours(np.concatenate(rows), np.concatenate(similarity))
 
 
 def check_support(near_support, near_query, support, query, labelled_y, negative) -> list[Check]:

@@ -39,9 +39,9 @@ def write_report(result, folder, cache_dir=None) -> Path:
     return folder / "index.html"
 
 
-def update_report(result, folder) -> None:
-    """New decisions on the same pile: the pictures stay."""
-    _publish(result, Path(folder), assets_of(folder))
+def update_report(result, folder, assets: Path) -> None:
+    """New decisions on the same pile: the pictures stay, in `assets` if the page is gone."""
+    _publish(result, Path(folder), assets_of(folder) or assets)
 
 
 def finish_report(folder) -> None:

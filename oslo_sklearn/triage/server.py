@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import socket
 import sys
@@ -11,13 +12,14 @@ import webbrowser
 from pathlib import Path
 
 from .._optional import require
-from ._page import media_type, page_data, page_title, render, to_json
+from ._page import SCRIPTS_FOLDER, STATIC, media_type, page_data, page_title, render, to_json
 from ._thumbnails import LARGE, thumbnail
 from .corrections import append
 from .report import assets_of, update_report
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 5_000_000
+_TYPES = {".js": "text/javascript", ".css": "text/css"}  # a machine's registry may say others
 _HEADERS = [  # of every answer
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
@@ -32,6 +34,7 @@ class Loop:
 
     def __init__(self, result, folder):
         self.result, self.folder = result, Path(folder)
+        self._assets = assets_of(folder)  # kept, because the page may be deleted meanwhile
         self.revision, self.error = 0, None
         self._waiting: dict[int, str | None] = {}
         # Rows suggested at any time of this round, and those of them that got a label.
@@ -73,6 +76,15 @@ class Loop:
         self._thread.join(timeout)
         with self._writing:  # a file that is being written is finished, and no other is begun
             return is_decided and not self._at_work
+
+    def small(self, name: str) -> bytes | None:
+        """The picture of a row of the pile (``12.jpg``) or of the support (``s12.jpg``)."""
+        if not re.fullmatch(r"s?[0-9]+\.jpg", name):
+            return None
+        try:
+            return (self._assets / "thumbs" / name).read_bytes()
+        except OSError:  # another report may be in its place by now
+            return None
 
     def large(self, row: int) -> bytes | None:
         """The image of a row as JPEG or PNG."""
@@ -121,7 +133,7 @@ class Loop:
         with self._writing:
             if self._stopped:
                 return
-            update_report(result, self.folder)
+            update_report(result, self.folder, self._assets)
         with self._changed:
             self.revision += 1
             self._data = self._make_data()
@@ -131,16 +143,21 @@ def make_app(loop: Loop, token: str, port: int):
     """The ASGI application; everything lies below the token."""
     applications = require("starlette.applications", "app")
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import JSONResponse, PlainTextResponse, Response
+    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
     from starlette.routing import Mount, Route
-    from starlette.staticfiles import StaticFiles
 
     def index(request):
         page = render(page_title(loop.result), "assets", loop.data(), live=True)
         return Response(page, media_type="text/html")
 
-    def image(request):
-        data = loop.large(request.path_params["row"])
+    def asset(request):
+        # Out of the package: another run may replace the report's own while the loop runs.
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return PlainTextResponse("Not found", 404)
+        return FileResponse(SCRIPTS_FOLDER / name, media_type=_TYPES[Path(name).suffix])
+
+    def picture(data):
         if data is None:
             return PlainTextResponse("Not found", 404)
         return Response(data, media_type=media_type(data))
@@ -159,8 +176,9 @@ def make_app(loop: Loop, token: str, port: int):
 
     inside = [
         Route("/", index),
-        Mount("/assets", StaticFiles(directory=assets_of(loop.folder))),
-        Route("/image/{row:int}", image),
+        Route("/assets/{name}", asset),
+        Route("/assets/thumbs/{name}", lambda request: picture(loop.small(**request.path_params))),
+        Route("/image/{row:int}", lambda request: picture(loop.large(**request.path_params))),
         Route("/api/state", lambda request: JSONResponse(loop.state())),
         Route("/api/data", lambda request: Response(loop.data(), media_type="application/json")),
         Route("/api/corrections", corrections, methods=["POST"]),
@@ -209,20 +227,19 @@ def parse_corrections(body: bytes, n_rows: int) -> dict[int, str | None] | None:
     """Pairs of row and label (or null) out of JSON; None where they are anything else."""
     try:
         pairs = json.loads(body)
-        labels = {row: label and label.strip() for row, label in pairs}
         is_right = isinstance(pairs, list) and all(
             type(row) is int and 0 <= row < n_rows and (label is None or _can_be_kept(label))
-            for row, label in labels.items()
+            for row, label in pairs
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return labels if is_right else None
+    return {row: label and label.strip() for row, label in pairs} if is_right else None
 
 
 def _can_be_kept(label: str) -> bool:
     """Whether ``corrections.csv`` can hold a label and give it back."""
     label.encode("utf-8", "surrogateescape")  # raises for half characters
-    return 0 < len(label) <= 200 and "\0" not in label
+    return 0 < len(label.strip()) <= 200 and "\0" not in label
 
 
 def serve(result, folder, port: int = 0, *, open_browser: bool | None = None) -> int:

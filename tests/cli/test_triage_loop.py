@@ -110,8 +110,29 @@ def test_texts(features, task, capsys):
     assert "text 149" in Path("third/index.html").read_text()
     capsys.readouterr()
     assert run_triage("labelled.csv", "pile.csv", "--features", "pile.npz") == 2
-    assert "pile.csv has 150 rows, but 145 rows of features" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "pile.npz has 150 rows, but labelled.csv and pile.csv have 5 + 150" in error
+    assert run_triage("labelled.npz", "pile.csv", "--features", "both.npz") == 2
+    assert "both.npz has 155 rows, but pile.csv has 150" in capsys.readouterr().err
     assert run_triage("labelled.npz", "pile.csv") == 2
+
+
+def test_features_are_of_csv_files_alone(images, capsys):
+    """Features of another model must not be compared with those of images."""
+    np.savez("features.npz", X=np.eye(13, 64))
+    Path("pile.csv").write_text("path\n" + "inbox/red0.png\n" * 13)
+    Path("labelled.csv").write_text("path,label\nlabelled/red/0.png,red\n")
+    for labelled, pile, folder in (
+        ("labelled", "pile.csv", "labelled"),
+        ("labelled.csv", "inbox", "inbox"),
+        ("features.npz", "inbox", "inbox"),
+    ):
+        assert run_triage(labelled, pile, *TINY, "--features", "features.npz") == 2
+        assert f"{folder} is no csv file" in capsys.readouterr().err
+
+
+def test_feature_files_need_no_extractor(features):
+    assert run_triage("labelled.npz", "pile.npz", "--no-cache", "--cache-dir", "q") == 0
 
 
 @pytest.mark.parametrize("control", ["fpr", "fdr"])

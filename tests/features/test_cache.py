@@ -78,6 +78,15 @@ def test_a_store_reads_what_itself_wrote(tmp_path):
     np.testing.assert_array_equal(cache.get(key(4)), row(4))
 
 
+def test_a_process_has_one_segment_however_often_it_opens_the_store(tmp_path):
+    for batch in range(3):
+        write(tmp_path, [batch])
+    assert len(list(tmp_path.glob("*.seg"))) == 1
+    reader = FeatureCache(tmp_path)
+    for name in range(9):
+        np.testing.assert_array_equal(reader.get(key(name)), row(name))
+
+
 def test_info_counts(tmp_path):
     write(tmp_path, range(2))
     cache = FeatureCache(tmp_path)

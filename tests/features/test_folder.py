@@ -87,8 +87,9 @@ def test_csv_keeps_absolute_paths_and_may_lack_labels(tmp_path):
         ("1.jpg,x\n", "no column named path.*1.jpg, x"),
         ("", "is empty"),
         ("path,label\n", "lists no image"),
-        ("path,label\n1.jpg,x\n2.jpg,\n", "row 3: an empty cell"),
-        ("path,label\n1.jpg\n", "row 2: an empty cell"),
+        ("path,label\n1.jpg,x\n2.jpg,\n", "line 3: an empty cell"),
+        ('path,label\n"1\n.jpg",x\n\n2.jpg,\n', "line 5: an empty cell"),
+        ("path,label\n1.jpg\n", "line 2: an empty cell"),
         ("path" * 50_000, "line 1: field larger"),
     ],
 )

@@ -1,6 +1,7 @@
 """Images of every kind arrive as a viewer would show them."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -60,6 +61,21 @@ def test_exif_orientation_is_undone(orientation, fmt):
 def test_broken_exif_is_shown_as_it_lies():
     image = reopened(Image.fromarray(QUADRANTS), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\xff\xff\xff")
     np.testing.assert_array_equal(pixels(image), QUADRANTS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        struct.pack("<HHI4s", 0x0100, 2, 4, b"abc"),  # the width as text
+        struct.pack("<HHIi", 0x0100, 9, 1, -1),  # a negative width
+        struct.pack("<HHI4s", 0x011A, 2, 3, b"72"),  # the resolution as text
+    ],
+)
+def test_a_wrong_tag_beside_the_orientation_does_not_matter(wrong):
+    tags = sorted([wrong, struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)])
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 2) + b"".join(tags) + bytes(4)
+    stored = Image.fromarray(np.ascontiguousarray(STORED[6](QUADRANTS)))
+    np.testing.assert_array_equal(pixels(reopened(stored, "PNG", exif=exif)), QUADRANTS)
 
 
 @pytest.mark.parametrize("mode", ["L", "1"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 
 from oslo_sklearn import report, summarize
 from oslo_sklearn.recipes import family_of
+from oslo_sklearn.report._environment import _cpu
 from oslo_sklearn.report._figures import best_of_families, figures_of
 
 METRICS = ["accuracy", "auroc", "aupr", "prec_at_90"]
@@ -83,6 +85,18 @@ def test_sweeps_have_a_column_for_each_value():
     assert auroc.title == "AUROC, 1-shot"
     part = rows[(rows["n_query"] == 1) & (rows["method"] == "OSLO")]
     assert auroc.mean[2, 1] == pytest.approx(100 * part["auroc"].mean())
+
+
+def test_the_name_of_the_processor(monkeypatch):
+    info = "processor\t: 0\nmodel name\t: Chip: 3 GHz\nmodel name\t: other\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: info)
+    assert _cpu() == "Chip: 3 GHz"
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert _cpu()
 
 
 def test_a_page_is_self_contained(tmp_path):

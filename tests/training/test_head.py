@@ -106,6 +106,14 @@ def test_a_file_that_changes_is_read_again(tmp_path):
     assert Head.load(path, "FEAT") != first
 
 
+def test_the_wrong_array_is_named():
+    """The first arrays of a layout settle its sizes."""
+    arrays = {f"negative.w_{name}.weight": np.eye(D) for name in ("qs", "ks", "vs")}
+    arrays |= {"base_weights": np.ones((4, D + 1)), "log_temperature": 0}
+    with pytest.raises(ValueError, match=r"^base_weights has shape \(4, 7\), expected \(4, 6\)\.$"):
+        Head("TANE", arrays)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

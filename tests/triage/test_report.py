@@ -217,9 +217,10 @@ def test_update_keeps_the_pictures(tmp_path):
     result = make_pile(tmp_path)
     out = tmp_path / "out"
     result.write(out)
+    (assets,) = out.glob("page-*")
     before = files_below(out)
     result.correct({0: "pear"})
-    update_report(result, out)
+    update_report(result, out, assets)
     after = files_below(out)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {"decisions.csv", "index.html"}

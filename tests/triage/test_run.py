@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from triage_helpers import CLASSES, make_features, make_pile
 
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.triage import _run, triage
+from oslo_sklearn.triage._checks import nearest_labelled
 from oslo_sklearn.triage._page import page_data
 from oslo_sklearn.triage._thumbnails import thumbnail
 from oslo_sklearn.triage.tables import COLUMNS
@@ -273,3 +275,19 @@ def test_columns_that_are_not_scaled_are_noted(rows, alpha):
     pile[:, 0] *= 1e4
     (note,) = triage((support, y), pile, alpha=alpha).found_.rule.notes
     assert "Scale the columns first" in note
+
+
+def test_nearest_labelled_rows_of_a_large_pile_take_little_memory():
+    support = np.eye(4, dtype=np.float32).repeat(50, axis=0)  # ties: the first rows count
+    pile = np.eye(4, dtype=np.float32)[np.arange(50_000) % 4]
+    tracemalloc.start()
+    try:
+        neighbours = nearest_labelled(support, pile, 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6  # the whole table has 40 MB
+    expected = (np.arange(50_000) % 4 * 50)[:, None] + np.arange(3)
+    np.testing.assert_array_equal(neighbours.rows, expected)
+    np.testing.assert_array_equal(neighbours.similarity, 1)
+    assert nearest_labelled(support[:2], pile[:1], 3).rows.tolist() == [[0, 1]]

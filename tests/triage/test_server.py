@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import mimetypes
 import os
 import signal
 import sys
 import time
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
-from triage_helpers import make_pile, running_server, wait_for_refit
+from triage_helpers import make_features, make_pile, running_server, wait_for_refit
 
+from oslo_sklearn.triage import triage
+from oslo_sklearn.triage._page import STATIC
 from oslo_sklearn.triage.corrections import gather
 from oslo_sklearn.triage.server import Guard, parse_corrections
 
@@ -139,6 +143,9 @@ def test_two_hosts_are_refused():
         # What no csv file could give back, and what would exhaust the parser.
         *(rb'[[0, "\u0000"]]', rb'[[0, "\ud800"]]', b"[" * 100_000, b'[[[], "a"]]', b"3"),
         json.dumps([[0, "a" * 201]]).encode(),
+        # Each pair counts, also one that a later pair of the same row would replace.
+        *(b'[[1, "a"], [true, "b"]]', b'[[1, 0], [1, "x"]]', b'[[1, "a"], [1.0, "b"]]'),
+        *(b"[[0, 0]]", b"[[0, false]]", b"[[0, []]]", b'["ab"]'),
     ],
 )
 def test_bad_corrections_change_nothing(live, body):
@@ -228,6 +235,45 @@ def test_a_label_counts_where_a_refit_made_it_needless_meanwhile(tmp_path):
         assert json.loads(loop.data())["suggestedDone"] == 0
 
 
+def test_a_page_that_was_deleted_is_written_again(tmp_path):
+    result = make_pile(tmp_path)
+    page = result.write(tmp_path / "out")
+    (assets,) = page.parent.glob("page-*")
+    with running_server(result, page.parent) as (address, loop):
+        page.unlink()
+        ask(address, "api/corrections", "POST", b'[[36, "milk"]]')
+        wait_for_refit(loop, 1)
+        assert loop.state()["error"] is None
+    assert f'src="{assets.name}/app.js"' in page.read_text()
+
+
+def test_another_report_in_the_folder_does_not_blank_the_page(tmp_path):
+    result = make_pile(tmp_path)
+    result.write(tmp_path / "out")
+    with running_server(result, tmp_path / "out") as (address, _):
+        result.write(tmp_path / "out")
+        for name in STATIC:
+            assert ask(address, f"assets/{name}")[0] == 200
+        assert ask(address, "assets/thumbs/0.jpg")[0] == 404
+
+
+def test_types_are_those_of_the_content(tmp_path, monkeypatch):
+    for suffix in (".js", ".css"):  # as the registry of a machine may have it
+        monkeypatch.setitem(mimetypes.types_map, suffix, "text/plain")
+    support, y, pile, _ = make_features()
+    result = triage((support, y), pile, images=[np.zeros((8, 8), np.uint8)] * len(pile))
+    result.write(tmp_path)
+    with running_server(result, tmp_path) as (address, _):
+        for path, kind in (
+            ("assets/app.js", "text/javascript; charset=utf-8"),
+            ("assets/style.css", "text/css; charset=utf-8"),
+            ("assets/thumbs/0.jpg", "image/png"),
+            ("image/0", "image/png"),
+        ):
+            status, headers, _ = ask(address, path)
+            assert (status, headers["content-type"]) == (200, kind)
+
+
 COMMAND = """
 import sys
 from oslo_sklearn.cli import main
@@ -240,14 +286,11 @@ sys.exit(main(["triage", "labelled.npz", "pile.npz", "--out", "out", "--serve"])
 def test_ctrl_c_and_a_crash_lose_nothing(tmp_path, how):
     """Ctrl-C ends with exit code 0; after a kill, the next start goes on with the corrections."""
     import processes
-    from triage_helpers import make_features
 
     from oslo_sklearn.recipes import save_features
 
     support, y, pile, _ = make_features()
     save_features(tmp_path / "labelled.npz", support, y)
-    import numpy as np
-
     np.savez(tmp_path / "pile.npz", X=pile)
     output = tmp_path / "printed"
     process = processes.start(f"import os; os.chdir({str(tmp_path)!r})\n{COMMAND}", output=output)

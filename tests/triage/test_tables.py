@@ -62,7 +62,7 @@ def test_undecodable_names_come_back(tmp_path):
         ("", "is empty"),
         ("path,name\na,b\n", "must have the columns path and label"),
         (",".join(COLUMNS) + "\n", "decisions of triage, which are guesses"),
-        ("path,label\nonly\n", "row 2: 2 cells were expected"),
+        ("path,label\nonly\n", "line 2: 2 cells were expected"),
     ],
 )
 def test_bad_corrections(tmp_path, text, message):
