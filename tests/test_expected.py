@@ -164,6 +164,33 @@ class TestSearch:
         assert {str(one.message)[:31] for one in caught} <= {"One or more of the train scores"}
         assert len(caught) <= 2
 
+    def test_supports_of_one_row_in_a_halving_search_do_not_warn(self, task):
+        search = HalvingGridSearchCV(
+            OSLO(),
+            {"lambda_z": [0.05, 0.1, 0.2]},
+            cv=FewShotOpenSetSplit(n_way=2, n_shot=1, n_query=8, n_open=3, n_tasks=4),
+            scoring=make_open_set_scorer("accuracy"),
+            resource="n_samples",
+            refit=False,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            search.fit(task.query_X, task.query_y)
+        assert np.isfinite(search.cv_results_["mean_train_score"]).all()
+
+    def test_a_query_of_one_row_in_a_search_warns(self, task):
+        tasks = [(np.arange(2), np.array([2])), (np.arange(2), np.array([3]))]
+        y = np.resize([0, 1], len(task.query_X))
+        search = GridSearchCV(
+            OSLO(),
+            {"max_iter": [1]},
+            cv=tasks,
+            scoring=make_open_set_scorer("accuracy"),
+            refit=False,
+        )
+        with pytest.warns(UserWarning, match="this call has one row"):
+            search.fit(task.query_X, y)
+
 
 @pytest.mark.parametrize("voting", ["hard", "soft"])
 def test_methods_vote_on_known_classes(voting, task):

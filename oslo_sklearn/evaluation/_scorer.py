@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -67,13 +68,17 @@ def open_set_scorer(estimator: Estimator, X: RowsLike, y: Labels) -> dict[str, f
 
 def _score(estimator, X, y, names) -> dict[str, float]:
     last, rows = reach_last_step(estimator, X)
-    y, result = column_or_1d(as_numpy(y)), as_numpy(last.transduce(rows))
+    is_support = _is_support(last, rows)
+    with warnings.catch_warnings():
+        if is_support:  # of a single row where a halving search starts with small supports
+            warnings.filterwarnings("ignore", ".* this call has one row")
+        y, result = column_or_1d(as_numpy(y)), as_numpy(last.transduce(rows))
     classes = np.asarray(estimator.classes_)
     answers = [positions_in(classes, y), positions_in(classes, result.labels), result.outlierness]
     if any(METRICS[name].needs_decision for name in names):
         answers.append(result.is_outlier)
     answers = TaskAnswers(*(np.asarray(a)[None] for a in answers))
-    found = measure(answers, names, warn=not _is_support(last, rows))
+    found = measure(answers, names, warn=not is_support)
     return {name: float(values[0]) for name, values in found.items()}
 
 
@@ -83,7 +88,10 @@ def _is_support(estimator, rows) -> bool:
     They never hold outliers, so a warning for each fold would say nothing new.
     """
     support = getattr(estimator, "_support", None)
-    return support is not None and np.array_equal(support[0], np.asarray(as_numpy(rows)))
+    try:
+        return support is not None and np.array_equal(support[0], np.asarray(as_numpy(rows)))
+    except ValueError:  # rows of many lengths, which `transduce` refuses by name
+        return False
 
 
 def make_open_set_scorer(name: str) -> Callable[[Any, Any, Any], float]:

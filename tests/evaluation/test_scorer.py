@@ -77,6 +77,12 @@ def test_unknown_metric_is_refused():
         make_open_set_scorer("auc")
 
 
+def test_rows_of_many_lengths_are_refused_by_name(hard_task):
+    oslo = OSLO().fit(hard_task.support_X, hard_task.support_y)
+    with pytest.raises(ValueError, match=r"^X: "):
+        open_set_scorer(oslo, [[0.0, 1.0], [0.0]], [0, 1])
+
+
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("pipeline", [False, True])
 def test_grid_search(pool, split, pipeline, routing):
