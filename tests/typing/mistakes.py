@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from oslo_sklearn import OSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit, evaluate
+from oslo_sklearn import (
+    OSLO,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    evaluate,
+    make_open_set_pipeline,
+)
 from oslo_sklearn.metrics import auroc
 
 X, y = np.eye(4), [0, 0, 1, 1]
@@ -25,3 +31,4 @@ ConformalOpenSetClassifier(OSLO)  # arg-type
 FewShotOpenSetSplit(open_set="all")  # arg-type
 evaluate({"OSLO": OSLO()}, X, y, 5)  # arg-type
 auroc(scores=X)  # call-arg
+print(make_open_set_pipeline(OSLO()).fit(X, y).transduce(X).lables)  # attr-defined
