@@ -6,8 +6,10 @@ import numpy as np
 
 from oslo_sklearn import (
     OSLO,
+    OSLOCV,
     ConformalOpenSetClassifier,
     FewShotOpenSetSplit,
+    NovelClassDiscovery,
     evaluate,
     make_open_set_pipeline,
 )
@@ -24,6 +26,10 @@ OSLO().fit("support.npz", y)  # arg-type
 OSLO().fit(X, y, query=X)  # call-arg
 OSLO().fit(X, y).predict(3)  # call-overload
 print(OSLO().fit(X, y).transduce(X).lables)  # attr-defined
+OSLO().pedict(X)  # attr-defined
+OSLO().fit_transform(X)  # attr-defined
+OSLOCV().fit(X, y).predict(X)  # attr-defined
+print(NovelClassDiscovery().fit(X, y, X).group)  # attr-defined
 OSLO().fit(X, y).transduce(X).to_csv()  # attr-defined
 print(OSLO().fit(X, y).score_samples(X).values)  # attr-defined
 ConformalOpenSetClassifier(control="fwer")  # arg-type

@@ -60,6 +60,11 @@ result = adaptive.transduce(query_X)
 assert_type(result.is_outlier, Array)
 assert_type(result.to_frame(), pd.DataFrame)
 
+# Parameters and routing, which are scikit-learn's.
+assert_type(adaptive.get_params(), dict[str, Any])
+assert_type(OSLO().set_params(max_iter=3), OSLO)
+assert_type(OSLO().fit(support_X, support_y).score(query_X, ["cat"] * 15), float)
+
 # A pipeline with a query.
 with sklearn.config_context(enable_metadata_routing=True):
     pipe = make_open_set_pipeline(CenterNormalize(), OSLO(outlier_label="unknown"))
