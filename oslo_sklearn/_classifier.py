@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from ._array_api import ArrayAPIMixin, in_arrays_of_X
 from ._results import Transduction
+from ._sklearn import BaseEstimator, ClassifierMixin
 from ._typing import Array, Labels, RowsLike, Self
 from ._validation import query_to_label, unpack_query
 
@@ -30,6 +30,9 @@ class OpenSetClassifier(ArrayAPIMixin, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = self._poor_score
         return tags
+
+    def _fit(self, support_X, support_y, query_X) -> None:
+        raise NotImplementedError
 
     def fit(
         self,

@@ -16,6 +16,14 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils._set_output import _get_output_config as get_output_config
 
+# scikit-learn's base classes have no types: to mypy, a misspelt method would pass for one of
+# theirs. Other type checkers bring stubs of scikit-learn, where these must be the base classes.
+MYPY = False
+if MYPY:
+    from ._typing import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+
 # What `_parameter_constraints` allow most often.
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._array_api import as_numpy, in_arrays_of_X
 from ._classifier import OpenSetClassifier
+from ._sklearn import MetaEstimatorMixin
 from ._typing import Array, RowsLike
 from .adaptive import AdaptiveOSLO
 from .pipeline import fit_transformers, last_step, reach_last_step
@@ -19,6 +22,9 @@ INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 class WrappingClassifier(MetaEstimatorMixin, OpenSetClassifier):
     """A classifier that fits its parameter ``estimator`` as ``estimator_``, and asks it."""
+
+    estimator: Any
+    estimator_: Any
 
     def _keep_what_it_found(self) -> None:
         """Set the attributes that are the fitted estimator's own."""

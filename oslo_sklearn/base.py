@@ -121,7 +121,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         else:
             solution, _ = self._solve_one(support, codes, None, _stays(support_X))
             self._keep_state(solution)
-        if not getattr(self, "converged_", True) and self.tol > 0:
+        if not getattr(self, "converged_", True) and getattr(self, "tol", 0) > 0:
             warn_of_no_convergence(self)
 
     def _warn_of_task(self, look: Look, codes: np.ndarray) -> None:
@@ -147,7 +147,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
     def _draw_seed(self) -> int:
         if self._seed is not None:
             return self._seed
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return int(check_random_state(getattr(self, "random_state", None)).randint(2**31 - 1))
 
     def _answer(self, X) -> Answer:
         """Answer rows one by one (fitted with a query, or inductive), or solve for them now."""

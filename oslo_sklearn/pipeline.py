@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sklearn
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 
 from ._results import Transduction
-from ._typing import Array, Labels, RowsLike
+from ._typing import Array, Labels, Method, RowsLike, Self
 from ._validation import query_to_label
 
 
@@ -18,13 +18,25 @@ def _ends_in_a_method(pipeline) -> bool:
     return bool(last_step(pipeline).transduce)
 
 
+def _if_ends_in_a_method(method: Method) -> Method:
+    # scikit-learn's decorator has no types.
+    return cast("Method", available_if(_ends_in_a_method)(method))
+
+
 class OpenSetPipeline(Pipeline):
     """A :class:`~sklearn.pipeline.Pipeline` that also has ``transduce`` of its last step.
 
     :func:`~oslo_sklearn.make_open_set_pipeline` builds it.
     """
 
-    @available_if(_ends_in_a_method)
+    if TYPE_CHECKING:  # scikit-learn's methods have no types
+
+        def fit(self, X: RowsLike, y: Labels | None = None, **params: Any) -> Self: ...
+        def predict(self, X: RowsLike, **params: Any) -> Array: ...
+        def predict_proba(self, X: RowsLike, **params: Any) -> Array: ...
+        def score_samples(self, X: RowsLike) -> Array: ...
+
+    @_if_ends_in_a_method
     def fit_predict(self, X: RowsLike, y: Labels | None = None, **params: Any) -> Array:
         """Fit, and label the query: ``fit(X, y, query_X=query_X).predict(query_X)``.
 
@@ -44,7 +56,7 @@ class OpenSetPipeline(Pipeline):
         query_X = query_to_label(params.get("query_X"))
         return self.fit(X, y, **params).predict(query_X)
 
-    @available_if(_ends_in_a_method)
+    @_if_ends_in_a_method
     def transduce(self, X: RowsLike) -> Transduction:
         """Transform the rows, and return labels, scores and decisions from one solve.
 

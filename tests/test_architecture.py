@@ -17,8 +17,8 @@ ROOT = PACKAGE.parent
 # From the first layer to the last. Every module or package directly below `oslo_sklearn` stands in
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
+    {"_typing"},
     {
-        "_typing",
         "_version",
         "_text",
         "_files",

@@ -50,6 +50,7 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         "head": [Head, str, os.PathLike, None],
     }
 
+    head: Head | PathLike | None
     _kind: str
     _net: Callable[..., Any]
     # Whether training episodes come with rows of further classes, for `_outlier_loss`.

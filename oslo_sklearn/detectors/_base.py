@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from sklearn.base import clone
@@ -21,6 +23,8 @@ class DetectorBase(FewShotOpenSetClassifier):
 
     A detector writes ``_fit_detector(task) -> state`` and ``_score(state, rows)``.
     """
+
+    classifier: Any
 
     _parameter_constraints = {
         **FewShotOpenSetClassifier._parameter_constraints,

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
+from .._sklearn import BaseEstimator
 from .._typing import Labels, RowsLike, Self, Split
 from ..metrics.registry import METRICS, TaskAnswers, measure, sign_of
 from ..oslo import OSLO

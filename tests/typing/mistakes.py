@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from oslo_sklearn import OSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit, evaluate
+from oslo_sklearn import (
+    OSLO,
+    OSLOCV,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    NovelClassDiscovery,
+    evaluate,
+    make_open_set_pipeline,
+)
 from oslo_sklearn.metrics import auroc
 
 X, y = np.eye(4), [0, 0, 1, 1]
@@ -18,6 +26,10 @@ OSLO().fit("support.npz", y)  # arg-type
 OSLO().fit(X, y, query=X)  # call-arg
 OSLO().fit(X, y).predict(3)  # call-overload
 print(OSLO().fit(X, y).transduce(X).lables)  # attr-defined
+OSLO().pedict(X)  # attr-defined
+OSLO().fit_transform(X)  # attr-defined
+OSLOCV().fit(X, y).predict(X)  # attr-defined
+print(NovelClassDiscovery().fit(X, y, X).group)  # attr-defined
 OSLO().fit(X, y).transduce(X).to_csv()  # attr-defined
 print(OSLO().fit(X, y).score_samples(X).values)  # attr-defined
 ConformalOpenSetClassifier(control="fwer")  # arg-type
@@ -25,3 +37,4 @@ ConformalOpenSetClassifier(OSLO)  # arg-type
 FewShotOpenSetSplit(open_set="all")  # arg-type
 evaluate({"OSLO": OSLO()}, X, y, 5)  # arg-type
 auroc(scores=X)  # call-arg
+print(make_open_set_pipeline(OSLO()).fit(X, y).transduce(X).lables)  # attr-defined

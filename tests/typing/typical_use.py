@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import sklearn
 from typing_extensions import assert_type
 
 from oslo_sklearn import (
@@ -19,6 +20,7 @@ from oslo_sklearn import (
     NovelClassDiscovery,
     all_estimators,
     evaluate,
+    make_open_set_pipeline,
     make_open_set_scorer,
     suggest_rows,
     summarize,
@@ -57,6 +59,21 @@ OSLO().fit(frame.iloc[:2], support_y[:2], frame)
 result = adaptive.transduce(query_X)
 assert_type(result.is_outlier, Array)
 assert_type(result.to_frame(), pd.DataFrame)
+
+# Parameters and routing, which are scikit-learn's.
+assert_type(adaptive.get_params(), dict[str, Any])
+assert_type(OSLO().set_params(max_iter=3), OSLO)
+assert_type(OSLO().fit(support_X, support_y).score(query_X, ["cat"] * 15), float)
+
+# A pipeline with a query.
+with sklearn.config_context(enable_metadata_routing=True):
+    pipe = make_open_set_pipeline(CenterNormalize(), OSLO(outlier_label="unknown"))
+    assert_type(pipe.fit_predict(support_X, support_y, query_X=query_X), Array)
+    pipe.fit(support_X, support_y, query_X=query_X)
+assert_type(pipe.predict(query_X), Array)
+assert_type(pipe.predict_proba(query_X), Array)
+assert_type(pipe.score_samples(query_X), Array)
+assert_type(pipe.transduce(query_X).to_frame(), pd.DataFrame)
 
 # Guarantees, groups and suggestions.
 guard = ConformalOpenSetClassifier(OSLO(), alpha=0.2, control="fdr", cv=2)
