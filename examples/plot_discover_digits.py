@@ -19,11 +19,17 @@ support = np.concatenate([order[y[order] == digit][:5] for digit in range(5)])
 query = np.setdiff1d(np.arange(len(y)), support)[:400]
 
 # %%
-# The estimator rejects rows, and the rejected rows are grouped. The number of groups is also
-# found. The labels of the query are used only for the accuracy. Pixels are weak features: a group
-# may have two kinds of digits, and a kind may be in two groups.
+# The estimator rejects rows, and the rejected rows are grouped. By default the number of groups is
+# found, too. Pixels are weak features: then a kind may be in two groups.
 
 found = NovelClassDiscovery(random_state=0).fit(X[support], y[support], X[query])
+print(f"groups found: {found.n_groups_}")
+
+# %%
+# Here we know that five kinds of digits are left, and say so. The labels of the query are used only
+# for the accuracy.
+
+found = NovelClassDiscovery(n_groups=5, random_state=0).fit(X[support], y[support], X[query])
 accuracy = discovery_accuracy(y[query], found.labels_, found.groups_, found.classes_)
 print(f"known digits: {found.classes_}")
 print(f"groups of unknown digits: {found.n_groups_}, of sizes {np.bincount(found.groups_ + 1)[1:]}")
