@@ -30,11 +30,9 @@ averaged over the belief.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -48,6 +46,7 @@ from .adaptive_belief import (
     share_floor,
     strain,
 )
+from .adaptive_sums import OF_NUMPY, OF_TORCH, meet_shares
 from .geometry import (
     class_means,
     is_alone,
@@ -69,7 +68,6 @@ OUTLIERS_COUNT = 0.5  # weight of the outliers' function after judging
 START = 10.0  # assignments start at the softmax of as many times the cosines
 SWEEPS = 2  # per step, to meet the shares; each step starts where the last one ended
 FIRST_SWEEPS = 10
-_TINY = 1e-30
 LEAST_SHARE = 1e-6  # that can be held in single precision
 LABEL_WEIGHT = 5.0  # of cosines to OSLO's prototypes in the classes' logits
 # Relative entropy up to which labels are read from the logits in full, and from which not at all.
@@ -247,29 +245,6 @@ def answer_rows(
     return AdaptiveAnswers(scores, label_logits.mT.contiguous())
 
 
-# The larger of values and a number, and the logarithm.
-_OF_TORCH, _OF_NUMPY = (torch.clamp_min, torch.log), (np.maximum, np.log)
-
-
-def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, most, log) -> None:
-    """Move intercepts ``(B, K + 1, G)`` by one of Newton's steps to where the shares are met.
-
-    ``totals`` and ``squares`` are the sums over rows of the assignments and of their squares.
-    Classes' intercepts are those of a penalty on their shares of the inliers, of weight rho.
-    Off-diagonal curvature is left out, and bounded from below, so that a step goes no further than
-    four of Sinkhorn's sweeps would. Tensors or arrays, with their functions `most` and `log`.
-    """
-    totals = most(totals, _TINY)
-    slopes = 1 - squares / totals
-    n_known = most(totals[:, :-1].sum(1), _TINY)
-    logs, log_known = log(totals), log(n_known)
-    shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
-    pull = intercepts[:, :-1] + rho * shares
-    intercepts[:, :-1] -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
-    gap = log_odds - logs[:, -1] + log_known
-    intercepts[:, -1] += gap / most(slopes[:, -1] / (n_known / n_query), 0.25)
-
-
 class _Fit:
     """Assignments and linear functions of a batch of tasks under each of G hypotheses.
 
@@ -330,16 +305,13 @@ class _Fit:
     def _share_out(self, logits: Tensor, n_sweeps: int) -> Tensor:
         """Logarithm of the softmax whose intercepts meet the shares."""
         # On few numbers, NumPy's functions take half the time of torch's.
-        at_hand, (most, log) = is_at_hand(logits), _OF_TORCH
-        if at_hand:
-            most, log = _OF_NUMPY
+        at_hand = is_at_hand(logits)
         of_hypotheses = self._intercepts, self.balances[:, None], torch.logit(self.shares)
         meet = partial(
             meet_shares,
             *(part.numpy() if at_hand else part for part in of_hypotheses),
             n_query=self._n_query,
-            most=most,
-            log=log,
+            functions=OF_NUMPY if at_hand else OF_TORCH,
         )
         for _ in range(n_sweeps):
             q = torch.softmax(logits + self._intercepts[..., None], 1)

@@ -34,8 +34,8 @@ from .adaptive import (
     solve_adaptive,
     weigh_hypotheses,
 )
-from .adaptive_sums import spread_rows, sum_moment
-from .adaptive_tiled import Hypotheses, solve_adaptive_tiled, weigh
+from .adaptive_sums import spread_rows
+from .adaptive_tiled import describe, solve_adaptive_tiled, weigh
 from .geometry import class_means, is_alone, product, unit_rows
 from .oslo_tiled import StepSums, sum_step, tile_rows
 
@@ -158,7 +158,8 @@ def solve_tiled_with_kernel(
     Features of all rows would take longer than all steps. The sample stands for them.
     """
     options = {"share": share, "max_iter": max_iter}
-    believed = _weigh_tiled(model, support, labels, sample, n_query, starts, **options)
+    about, assumed = describe(model, support, labels, sample, n_query, starts, share)
+    believed = weigh(about, sample, assumed, min(max_iter, STEPS_TO_JUDGE))
     features = KernelMap.of_task(support[None], sample[None])
     support, sample = features(support[None]), features.of_many(sample)
     starts = unit_rows(class_means(support, labels[None], len(starts)))
@@ -175,21 +176,3 @@ def solve_tiled_with_kernel(
         model, support[0], labels, sample, n_query, starts[0], add_up, believed=believed, **options
     )
     return features.on_values(solved)
-
-
-def _weigh_tiled(
-    model: AdaptiveModel,
-    support: Tensor,
-    labels: Tensor,
-    sample: Tensor,
-    n_query: int,
-    starts: Tensor,
-    *,
-    share: float | None = None,
-    max_iter: int,
-) -> Tensor:
-    """Belief ``(G,)`` in all hypotheses; arguments as for `solve_adaptive_tiled`."""
-    moment = sum_moment(sample) * (n_query / len(sample))
-    about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
-    assumed = Hypotheses.of_model(model, share, starts)
-    return weigh(about, sample, assumed, min(max_iter, STEPS_TO_JUDGE))

@@ -1,7 +1,8 @@
-"""Sums over rows that a large AdaptiveOSLO task is solved from, tile by tile."""
+"""Sums over rows that AdaptiveOSLO is solved from, of a large task tile by tile."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from .._threads import run_threads
 from .geometry import center_of_cells, one_hot, product
 from .oslo_tiled import tile_rows
 
+_TINY = 1e-30
 _PARTS = 4  # of rows that threads share out
 _SCALE = 2.0**-40  # of sums of rows as they are: no number of them overflows
 
@@ -84,3 +86,27 @@ def sum_cells(prototypes: Tensor, tiles: Sequence[Tensor]) -> CellSums:
 
     parts = run_threads(add_up, tiles, prototypes.device)
     return CellSums(*map(sum, zip(*parts, strict=True)))
+
+
+# The larger of values and a number, and the logarithm.
+OF_TORCH, OF_NUMPY = (torch.clamp_min, torch.log), (np.maximum, np.log)
+
+
+def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, functions) -> None:
+    """Move intercepts ``(B, K + 1, G)`` by one of Newton's steps to where the shares are met.
+
+    ``totals`` and ``squares`` are the sums over rows of the assignments and of their squares.
+    Classes' intercepts are those of a penalty on their shares of the inliers, of weight rho.
+    Off-diagonal curvature is left out, and bounded from below, so that a step goes no further than
+    four of Sinkhorn's sweeps would. Tensors or arrays, with their functions.
+    """
+    most, log = functions
+    totals = most(totals, _TINY)
+    slopes = 1 - squares / totals
+    n_known = most(totals[:, :-1].sum(1), _TINY)
+    logs, log_known = log(totals), log(n_known)
+    shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
+    pull = intercepts[:, :-1] + rho * shares
+    intercepts[:, :-1] -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
+    gap = log_odds - logs[:, -1] + log_known
+    intercepts[:, -1] += gap / most(slopes[:, -1] / (n_known / n_query), 0.25)

@@ -14,7 +14,6 @@ functions, and :math:`\sum_i q_i` tells whether the shares are met. A large task
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -49,7 +48,7 @@ from .adaptive_belief import (
     share_floor,
     strain,
 )
-from .adaptive_sums import spread_rows, sum_moment
+from .adaptive_sums import OF_TORCH, meet_shares, spread_rows, sum_moment
 from .geometry import class_means, is_alone, one_hot, product, safe_log
 from .oslo_tiled import StepSums, ascend, tile_rows
 from .smoother import moment_map
@@ -252,26 +251,26 @@ class SampleFit:
             squares *= replicas * factor.square()
             if sweep == n_sweeps:
                 break
-            change = self._meet_shares(g, counts, 1 - squares / counts.clamp_min(_TINY))
+            change = self._meet_shares(g, counts, squares)
             factor = (intercepts - before).exp_()
             if change < MET:
                 n_sweeps = sweep + 1
         self._counts[g], self._squares[g] = counts, squares
         return torch.cat(totals), factor
 
-    def _meet_shares(self, g: int, counts: Tensor, slopes: Tensor) -> float:
+    def _meet_shares(self, g: int, counts: Tensor, squares: Tensor) -> float:
         """One of Newton's steps of the intercepts; return the largest change."""
-        rho, intercepts = self.assumed.balances[g], self.intercepts[g]
-        n_known = counts[:-1].sum()
-        logs, log_known = safe_log(counts), safe_log(n_known)
-        pull = logs[:-1] - log_known + math.log(self._n_classes)
-        pull = intercepts[:-1] + rho * pull
-        change = -pull / (slopes[:-1].clamp_min(0.25) * rho.clamp_min(0) + 1)
-        slope = slopes[-1] / (n_known / self._n_query).clamp_min(_TINY)
-        gap = torch.logit(self.assumed.shares[g]) - logs[-1] + log_known
-        change = torch.cat([change, (gap / slope.clamp_min(0.25))[None]])
-        intercepts += change
-        return float(change.abs().max())
+        before = self.intercepts[g].clone()
+        meet_shares(
+            self.intercepts[g][None, :, None],
+            self.assumed.balances[g],
+            torch.logit(self.assumed.shares[g]),
+            counts[None, :, None],
+            squares[None, :, None],
+            n_query=self._n_query,
+            functions=OF_TORCH,
+        )
+        return float((self.intercepts[g] - before).abs().max())
 
     def judge(self) -> tuple[Tensor, Tensor]:
         """Relative entropy of the hypotheses, and the belief in each."""
@@ -336,9 +335,7 @@ def solve_adaptive_tiled(
         ``add_up(path)`` returns the sums over all rows for OSLO's step after a path.
     """
     n_classes, judged_at = len(starts), min(max_iter, STEPS_TO_JUDGE)
-    moment = sum_moment(sample) * (n_query / len(sample))
-    about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
-    assumed = Hypotheses.of_model(model, share, starts)
+    about, assumed = describe(model, support, labels, sample, n_query, starts, share)
     is_first = len(sample) <= FIRST_ROWS  # solved as `adaptive` does, but for rounding
     if believed is not None:
         likely = believed.topk(min(KEPT, len(believed))).indices
@@ -387,6 +384,13 @@ def solve_adaptive_tiled(
         (fit.assumed.balances > 0).to(believed.dtype),
     )
     return AdaptiveSolution(*(tensor[None] for tensor in solved))
+
+
+def describe(model, support, labels, sample, n_query, starts, share):
+    """What a `SampleFit` is made of besides rows, and all hypotheses."""
+    moment = sum_moment(sample) * (n_query / len(sample))
+    about = (model, support, labels), (starts, moment.to(starts.dtype), n_query)
+    return about, Hypotheses.of_model(model, share, starts)
 
 
 def weigh(about, sample: Tensor, assumed: Hypotheses, n_steps: int) -> Tensor:
