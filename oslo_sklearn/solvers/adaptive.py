@@ -141,6 +141,8 @@ def solve_adaptive(
     """
     n_classes = starts.shape[-2]
     fit = _Fit(model, support, labels, query, starts, share)
+    if believed is not None:
+        believed = fit.drop_unlikely(believed)
     objective = []
     for step in range(1, max_iter + 1):
         objective.append(fit.step())
@@ -366,6 +368,13 @@ class _Fit:
         self._counted[-1] = OUTLIERS_COUNT
         self._held = 1 + extra_prior(self._n_classes, self._n_labelled) * (self.balances < 0)
         return (self.belief * entropy.gather(-1, kept)).sum(-1), kept
+
+    def drop_unlikely(self, believed: Tensor) -> Tensor:
+        """Begin with the hypotheses that will be fitted to the end; return the belief in them."""
+        believed, kept = believed.topk(min(KEPT, believed.shape[-1]), -1)
+        self._keep(kept)
+        self._held = torch.ones_like(self.shares)
+        return believed
 
     def _keep(self, kept: Tensor) -> None:
         self.shares = self.shares.expand(len(kept), -1).gather(-1, kept)

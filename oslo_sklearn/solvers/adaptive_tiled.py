@@ -261,15 +261,13 @@ class SampleFit:
     def _meet_shares(self, g: int, counts: Tensor, squares: Tensor) -> float:
         """One of Newton's steps of the intercepts; return the largest change."""
         before = self.intercepts[g].clone()
-        meet_shares(
+        met = (part[None, :, None] for part in (counts, squares))
+        intercepts, log_odds = (
             self.intercepts[g][None, :, None],
-            self.assumed.balances[g],
             torch.logit(self.assumed.shares[g]),
-            counts[None, :, None],
-            squares[None, :, None],
-            n_query=self._n_query,
-            functions=OF_TORCH,
         )
+        of_task = {"n_query": self._n_query, "functions": OF_TORCH}
+        meet_shares(intercepts, self.assumed.balances[g], log_odds, *met, **of_task)
         return float((self.intercepts[g] - before).abs().max())
 
     def judge(self) -> tuple[Tensor, Tensor]:
