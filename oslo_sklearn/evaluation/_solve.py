@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._array_api import as_numpy
@@ -19,7 +18,7 @@ from .._threads import one_blas_thread
 from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
-from ..pipeline import last_step, transduce, transformers
+from ..pipeline import last_step, split_steps, transduce
 from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
@@ -124,18 +123,16 @@ def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
 
 def _transform_once(estimator, pool: LabelledPool):
     """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
+    steps, last = split_steps(estimator)
+    if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
+        return estimator, pool
     X = pool.X
-    while isinstance(estimator, Pipeline):
-        steps = transformers(estimator)
-        if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
-            return estimator, pool
-        try:
-            for step in steps:
-                X = clone(step).fit(X).transform(X)
-        except Exception:  # each task will say so by itself
-            return estimator, pool
-        estimator, pool = estimator.steps[-1][1], pool.with_rows(X)
-    return estimator, pool
+    try:
+        for step in steps:
+            X = clone(step).fit(X).transform(X)
+    except Exception:  # each task will say so by itself
+        return estimator, pool
+    return last, pool.with_rows(X)
 
 
 def solve_all(
