@@ -3,6 +3,7 @@
 from ._curves import read_curves
 from ._discover import discover, label_and_refit
 from ._evaluate import evaluate
+from ._scorer import answers_of as answers_of
 from ._scorer import make_open_set_scorer, open_set_scorer
 from ._search import OSLOCV
 from ._summary import mean_and_half_width as mean_and_half_width
