@@ -4,8 +4,6 @@ One attention head over the prototypes of a task, a residual and a layer normali
 :math:`\phi(P) = \mathrm{LN}(P + \mathrm{fc}(\mathrm{softmax}(P W_q (P W_k)^T / \sqrt d) P W_v))`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

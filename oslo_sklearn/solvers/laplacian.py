@@ -10,8 +10,6 @@ neighbours of :math:`i`. One step is
 :math:`y_i = \mathrm{softmax}(-a_i + \lambda \sum_j w_{ij} y_j)`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
