@@ -38,11 +38,8 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
         )
 
     def _solve(self, task) -> Solution:
-        solved = self._descend(task)
-        (prototypes,) = solved.parameters
-        return Solution(
-            {"prototypes": prototypes}, prototypes=prototypes, objective=solved.objective
-        )
+        (prototypes,), objective = self._descend(task)
+        return Solution({"prototypes": prototypes}, prototypes=prototypes, objective=objective)
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(predict_logits(self._head(), rows, state["prototypes"]))
