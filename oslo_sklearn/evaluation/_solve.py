@@ -120,7 +120,7 @@ def _cut(positions: np.ndarray, step: int) -> list[np.ndarray]:
 
 
 def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
-    support, query = (X[torch.from_numpy(i).to(X.device)] for i in (tasks.support, tasks.query))
+    support, query = (take_rows(X, rows) for rows in (tasks.support, tasks.query))
     n_classes = tasks.classes.shape[1]
     device = choose_device(check_device(estimator.device), [support, query], n_classes)
     dtype = common_dtype([X], estimator.dtype)
