@@ -132,11 +132,7 @@ class BackboneDisplay(_Bars):
         metric : str, default="auroc"
         group : str, default="features"
             The column that tells the groups apart.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : BackboneDisplay
+        @ax
         """
         mean, half_width = _by_method(rows, group, metric)
         return cls(
@@ -168,11 +164,7 @@ class AblationDisplay(_Bars):
         ----------
         rows : pandas.DataFrame
         metrics : sequence of str, default=("accuracy", "auroc", "similarity")
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : AblationDisplay
+        @ax
         """
         found = [_means_of(rows, ["method"], metric) for metric in metrics]
         names = [title_of(metric, long=True).replace(" to ", "\nto ") for metric in metrics]
@@ -234,11 +226,7 @@ class SweepDisplay(Display):
             The column of the setting; of `imbalance`, ``"value"`` of either ``varied``.
         metric : str, default="auroc"
         xlabel : str, optional
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : SweepDisplay
+        @ax
         """
         found = [frame.sort_index() for frame in _by_method(rows, x, metric)]
         mean, half_width = ({m: frame[m].to_numpy() for m in frame} for frame in found)
@@ -311,7 +299,7 @@ class RadarDisplay(Display):
         by: str | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw rows of `evaluate` or of a recipe.
+        """Draw rows of `evaluate` or of a recipe, on polar axes.
 
         Parameters
         ----------
@@ -324,11 +312,7 @@ class RadarDisplay(Display):
             By default all in `rows` that `evaluate` measures.
         by : str, optional
             A column of settings, such as ``"shots"``, each of which gets its own spokes.
-        ax : matplotlib PolarAxes, optional
-
-        Returns
-        -------
-        display : RadarDisplay
+        @ax
         """
         found = rows["method"].unique().tolist()
         methods = found if methods is None else list(methods)

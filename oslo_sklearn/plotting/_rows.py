@@ -60,11 +60,7 @@ class _RowsDisplay(Display):
         X : array-like of shape (n_query, n_features)
         y : array-like of shape (n_query,)
             Labels that are not in ``estimator.classes_`` are the outliers.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
+        @ax
         """
         made: Any = cls
         answers = as_numpy(transduce(estimator, X)[cls._answer])
@@ -137,11 +133,7 @@ class _CurveDisplay(Display):
         X : array-like of shape (n_query, n_features)
         y : array-like of shape (n_query,)
             Labels that are not in ``estimator.classes_`` are the outliers.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
+        @ax
         """
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
@@ -172,11 +164,7 @@ class _CurveDisplay(Display):
             Not fitted; see `evaluate`.
         X, y, split, n_jobs
             As of `evaluate`.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
+        @ax
         """
         with TemporaryDirectory() as folder:
             path = Path(folder) / "curves.csv"
@@ -200,11 +188,7 @@ class _CurveDisplay(Display):
             What `evaluate` was given as `curves`.
         methods, n_tasks
             Some of the run only: see `oslo_sklearn.evaluation.read_curves`.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
+        @ax
         """
         return cls(read_curves(path, methods=methods, n_tasks=n_tasks)[cls._name]).plot(ax=ax)
 

@@ -38,11 +38,22 @@ def tidy(ax, grid="y"):
     ax.set_axisbelow(True)
 
 
-_ATTRIBUTES = """\
+# Texts by the line of a docstring that they replace.
+_TEXTS = {
+    "@attributes": """\
 Attributes
 ----------
 ax_ : matplotlib Axes
-figure_ : matplotlib Figure"""
+figure_ : matplotlib Figure""",
+    "@ax": """\
+ax : matplotlib Axes, optional
+    By default those of a new figure.
+
+Returns
+-------
+display : object
+    With ``ax_`` and ``figure_``.""",
+}
 
 
 class Display:
@@ -55,22 +66,25 @@ class Display:
     figure_: Any
 
     def __init_subclass__(cls) -> None:
-        """Fill in the docstring's ``@attributes``, and ``@base``: the base's sections."""
-        if cls.__doc__ is not None:  # python -OO
-            sections = (cls.__base__.__doc__ or "").partition("Parameters\n")
-            doc = inspect.cleandoc(cls.__doc__).replace("@attributes", _ATTRIBUTES)
-            cls.__doc__ = doc.replace("@base", "".join(sections[1:]).strip())
+        """Fill in docstrings: lines that name a text, and ``@base``, the base's sections."""
+        sections = (cls.__base__.__doc__ or "").partition("Parameters\n")
+        texts = {**_TEXTS, "@base": "".join(sections[1:]).strip()}
+        methods = [each.__func__ for each in vars(cls).values() if isinstance(each, classmethod)]
+        for each in (cls, *methods):
+            doc = inspect.cleandoc(each.__doc__ or "")  # None: python -OO
+            for line, text in texts.items():
+                doc = doc.replace(line, text)
+            each.__doc__ = doc
 
     def _draw(self, ax: Axes) -> None:
         raise NotImplementedError
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the figure.
+        """Draw the figure, by default on axes of its own.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
 
         Returns
         -------
