@@ -1,7 +1,5 @@
 """Where to compute, and in what type."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

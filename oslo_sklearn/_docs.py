@@ -1,7 +1,5 @@
 """Documentation of what all methods share, written once."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Progress bars with the time left."""
 
-from __future__ import annotations
-
 _LONG = 5  # seconds, before which a fit shows nothing
 
 

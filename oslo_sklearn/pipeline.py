@@ -133,26 +133,33 @@ def make_open_set_pipeline(
     return OpenSetPipeline(named, transform_input=["query_X"], memory=memory, verbose=verbose)
 
 
+def split_steps(estimator: Any) -> tuple[list, Any]:
+    """The transformers that rows meet, those that do nothing left out, and what comes last."""
+    steps = []
+    while isinstance(estimator, Pipeline):
+        *before, (_, last) = estimator.steps
+        steps += [step for _, step in before if step is not None and step != "passthrough"]
+        estimator = last
+    return steps, estimator
+
+
 def last_step(estimator: Any) -> Any:
     """What a pipeline ends in."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
+    return split_steps(estimator)[1]
+
+
+def reach_last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """What a fitted pipeline ends in, and rows as they reach it."""
+    steps, last = split_steps(estimator)
+    for step in steps:
+        X = step.transform(X)
+    return last, X
 
 
 def transduce(estimator: Any, X: Any) -> Any:
     """``estimator.transduce(X)``, for a Pipeline after its transformers."""
     last, X = reach_last_step(estimator, X)
     return last.transduce(X)
-
-
-def reach_last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """What a fitted pipeline ends in, and rows as they reach it."""
-    while isinstance(estimator, Pipeline):
-        for step in transformers(estimator):
-            X = step.transform(X)
-        estimator = estimator.steps[-1][1]
-    return estimator, X
 
 
 def fit_transformers(
@@ -162,15 +169,8 @@ def fit_transformers(
 
     Returns the last step, and the support and all other rows as they reach it.
     """
-    while isinstance(estimator, Pipeline):
-        for step in transformers(estimator):
-            support_X = step.fit(support_X, support_y).transform(support_X)
-            others = [step.transform(X) for X in others]
-        estimator = estimator.steps[-1][1]
-    return estimator, support_X, *others
-
-
-def transformers(pipeline: Pipeline) -> list:
-    """All steps but the last, without those that do nothing."""
-    steps = (step for _, step in pipeline.steps[:-1])
-    return [step for step in steps if step is not None and step != "passthrough"]
+    steps, last = split_steps(estimator)
+    for step in steps:
+        support_X = step.fit(support_X, support_y).transform(support_X)
+        others = [step.transform(X) for X in others]
+    return last, support_X, *others

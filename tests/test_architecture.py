@@ -17,12 +17,11 @@ ROOT = PACKAGE.parent
 # From the first layer to the last. Every module or package directly below `oslo_sklearn` stands in
 # one of them, and imports, also those inside functions, go to layers above it in this list only.
 LAYERS = (
-    {"_typing"},
+    {"_typing", "_optional"},
     {
         "_version",
         "_text",
         "_files",
-        "_optional",
         "_progress",
         "_devices",
         "_threads",
@@ -31,7 +30,7 @@ LAYERS = (
         "_sklearn",
     },
     {"exceptions", "_array_api"},
-    {"solvers", "_warnings", "_tensor_files"},
+    {"solvers", "_warnings"},
     {"_validation", "_docs", "_dask_scores", "_feature_files", "features"},
     {"_results", "metrics", "tasks"},
     {"_classifier", "_solving", "_dask", "training", "pipeline"},

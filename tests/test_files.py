@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, _files
-from oslo_sklearn._files import locked, write_together, write_whole
-from oslo_sklearn._tensor_files import save_tensors
+from oslo_sklearn._files import locked, save_tensors, write_together, write_whole
 from oslo_sklearn.evaluation import evaluate
 from oslo_sklearn.features import load_image_folder
 from oslo_sklearn.features._cache import FeatureCache

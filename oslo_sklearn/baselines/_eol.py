@@ -126,13 +126,12 @@ class EOL(PrototypeDescentClassifier):
         return OpenEntropy((1 - outlier_share) / scale, outlier_share)
 
     def _solve(self, task) -> Solution:
-        solved = self._descend(task)
-        prototypes, affine = solved.parameters
+        (prototypes, affine), objective = self._descend(task)
         refined = refine_prototypes(self._head(), task, prototypes, affine)
         return Solution(
             {"prototypes": prototypes, "refined": refined, "affine": affine},
             prototypes=refined,
-            objective=solved.objective,
+            objective=objective,
         )
 
     def _infer(self, state, rows) -> Answer:

@@ -19,7 +19,7 @@ from .._array_api import as_numpy
 from .._devices import check_device, choose_device
 from .._files import content_digest
 from .._typing import Labels, PathLike, RandomState, RowsLike, Self
-from .._validation import check_counts, check_labels, check_rows
+from .._validation import check_counts, check_labels, check_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..solvers.geometry import class_means
 from ..training import (
@@ -163,8 +163,8 @@ class EpisodicClassifier(FewShotOpenSetClassifier):
         data = (rows, codes) if validation is None else (rows, codes, held_rows, held_codes)
         if validation is None:
             is_held = hold_out_classes(codes, shape.n_classes, seed_of(seed, _HOLD_OUT))
-            held_rows, held_codes = rows[torch.from_numpy(is_held)], codes[is_held]
-            rows, codes = rows[torch.from_numpy(~is_held)], codes[~is_held]
+            held_rows, held_codes = take_rows(rows, is_held), codes[is_held]
+            rows, codes = take_rows(rows, ~is_held), codes[~is_held]
             codes = np.unique(codes, return_inverse=True)[1]
 
         device = choose_device(check_device(self.device), [rows], n_way * batch_size)

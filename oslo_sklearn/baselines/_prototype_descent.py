@@ -1,7 +1,5 @@
 """What the methods that move prototypes by gradient steps share."""
 
-from __future__ import annotations
-
 from .._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.prototype_descent import (
@@ -40,11 +38,8 @@ class PrototypeDescentClassifier(FewShotOpenSetClassifier):
         )
 
     def _solve(self, task) -> Solution:
-        solved = self._descend(task)
-        (prototypes,) = solved.parameters
-        return Solution(
-            {"prototypes": prototypes}, prototypes=prototypes, objective=solved.objective
-        )
+        (prototypes,), objective = self._descend(task)
+        return Solution({"prototypes": prototypes}, prototypes=prototypes, objective=objective)
 
     def _infer(self, state, rows) -> Answer:
         return Answer.of_logits(predict_logits(self._head(), rows, state["prototypes"]))

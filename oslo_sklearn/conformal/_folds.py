@@ -1,7 +1,5 @@
 """Labelled rows as a part of the query: which of them, and how the method scores them there."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """From scores to p-values, and from p-values to decisions."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import NamedTuple

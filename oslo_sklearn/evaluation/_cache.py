@@ -1,7 +1,5 @@
 """Finished rows on disk: appended as they come, and never half believed."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import io

@@ -138,21 +138,21 @@ def evaluate(
     with progress_bar(enabled=progress, **options) as bar:
         for m, (name, estimator) in enumerate(methods.items()):
             bar.set_postfix_str(name)
-            failures = []
+            failures: list[tuple] = []
             for solved in solve_all(
                 estimator, pool, tasks, is_done=is_done[m], n_jobs=n_jobs, decisions=decisions
             ):
                 index = solved.tasks.index
                 known = pool.known(solved.tasks)
                 table[m, index] = found = _measure_solved(solved, known, metrics)
-                well = np.setdiff1d(np.arange(len(index)), [*solved.errors])
+                well = solved.errors == ""
                 # Curves first: a task is done when its row is written.
                 if drawn is not None:
                     answers = TaskAnswers(known[well], solved.codes[well], solved.scores[well])
                     drawn.add_answers(name, index[well].tolist(), answers)
                 if store is not None:
                     store.add(name, index[well].tolist(), found[well].tolist())
-                failures += [(index[b], e) for b, e in solved.errors.items()]
+                failures += zip(index[~well], solved.errors[~well], strict=True)
                 bar.update(len(index))
             if failures:
                 _warn_of(failures, name, seed, len(tasks))
@@ -196,7 +196,7 @@ def _measure_solved(solved: Solved, known, metrics) -> np.ndarray:
     answers = TaskAnswers(known, solved.codes, solved.scores, solved.is_outlier)
     found = measure(answers, metrics)
     numbers_ = np.column_stack([*found.values(), solved.seconds])
-    numbers_[[*solved.errors], :-1] = np.nan
+    numbers_[solved.errors != "", :-1] = np.nan
     return numbers_
 
 

@@ -13,7 +13,6 @@ from .._array_api import as_numpy
 from .._typing import Estimator, Labels, RowsLike
 from ..metrics.registry import (
     DEFAULT,
-    METRICS,
     TaskAnswers,
     check_names,
     measure,
@@ -72,14 +71,18 @@ def _score(estimator, X, y, names) -> dict[str, float]:
     with warnings.catch_warnings():
         if is_support:  # of a single row where a halving search starts with small supports
             warnings.filterwarnings("ignore", ".* this call has one row")
-        y, result = column_or_1d(as_numpy(y)), as_numpy(last.transduce(rows))
-    classes = np.asarray(estimator.classes_)
-    answers = [positions_in(classes, y), positions_in(classes, result.labels), result.outlierness]
-    if any(METRICS[name].needs_decision for name in names):
-        answers.append(result.is_outlier)
-    answers = TaskAnswers(*(np.asarray(a)[None] for a in answers))
+        answers = answers_of(last, rows, y)
     found = measure(answers, names, warn=not is_support)
     return {name: float(values[0]) for name, values in found.items()}
+
+
+def answers_of(estimator: Any, X: Any, y: Any) -> TaskAnswers:
+    """What a fitted estimator says about the query of one task."""
+    found = as_numpy(estimator.transduce(X))
+    labels = column_or_1d(as_numpy(y)), found.labels
+    codes = (positions_in(estimator.classes_, each) for each in labels)
+    answers = (*codes, found.outlierness, getattr(found, "is_outlier", None))
+    return TaskAnswers(*(None if each is None else np.asarray(each)[None] for each in answers))
 
 
 def _is_support(estimator, rows) -> bool:

@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._array_api import as_numpy
@@ -19,7 +18,7 @@ from .._threads import one_blas_thread
 from .._validation import count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
 from ..metrics.registry import positions_in
-from ..pipeline import last_step, transduce, transformers
+from ..pipeline import last_step, split_steps, transduce
 from ..solvers.pool_gram import TaskPool
 from ._tasks import LabelledPool, TaskBatch, cut_tasks
 
@@ -36,8 +35,19 @@ class Solved(NamedTuple):
     codes: np.ndarray  # (B, n) closed-set labels as positions in the task's classes
     scores: np.ndarray  # (B, n)
     seconds: np.ndarray  # (B,)
-    errors: dict[int, str]  # by position in the batch
+    errors: np.ndarray  # (B,) of str, empty where all went well
     is_outlier: np.ndarray | None = None  # (B, n) the decisions, if they were asked for
+
+    def select(self, which) -> Solved:
+        """Some of the tasks; scores that are no numbers are an error of the method."""
+        tasks, *arrays = self
+        arrays = [None if each is None else each[which] for each in arrays]
+        found = Solved(tasks.select(which), *arrays)
+        is_nan = ~np.isfinite(found.scores).all(axis=1)
+        return found._replace(
+            scores=np.where(is_nan[:, None], 0.0, found.scores),
+            errors=np.where(is_nan, "its scores contain NaN or infinity", found.errors),
+        )
 
 
 def check_method(estimator) -> None:
@@ -110,7 +120,7 @@ def _cut(positions: np.ndarray, step: int) -> list[np.ndarray]:
 
 
 def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
-    support, query = (X[torch.from_numpy(i).to(X.device)] for i in (tasks.support, tasks.query))
+    support, query = (take_rows(X, rows) for rows in (tasks.support, tasks.query))
     n_classes = tasks.classes.shape[1]
     device = choose_device(check_device(estimator.device), [support, query], n_classes)
     dtype = common_dtype([X], estimator.dtype)
@@ -124,18 +134,16 @@ def _solve_gathered(estimator, X: torch.Tensor, tasks: TaskBatch):
 
 def _transform_once(estimator, pool: LabelledPool):
     """A pipeline's last step and the transformed pool, where the other steps learn nothing."""
+    steps, last = split_steps(estimator)
+    if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
+        return estimator, pool
     X = pool.X
-    while isinstance(estimator, Pipeline):
-        steps = transformers(estimator)
-        if not all(getattr(step, "_learns_nothing", bool)() for step in steps):
-            return estimator, pool
-        try:
-            for step in steps:
-                X = clone(step).fit(X).transform(X)
-        except Exception:  # each task will say so by itself
-            return estimator, pool
-        estimator, pool = estimator.steps[-1][1], pool.with_rows(X)
-    return estimator, pool
+    try:
+        for step in steps:
+            X = clone(step).fit(X).transform(X)
+    except Exception:  # each task will say so by itself
+        return estimator, pool
+    return last, pool.with_rows(X)
 
 
 def solve_all(
@@ -168,8 +176,9 @@ def solve_all(
                 asked = np.flatnonzero(todo[at])
                 todo[at] = False
                 marks = decide(estimator, scores) if decisions else None
-                solved = Solved(batch.select(at), codes, scores, seconds, {}, marks)
-                yield _report_nan(solved, asked)
+                no_errors = np.full(len(at), "")
+                solved = Solved(batch.select(at), codes, scores, seconds, no_errors, marks)
+                yield solved.select(asked)
                 start = perf_counter()
         except Exception:
             # One by one, it shows which task is at fault, and the others are saved.
@@ -194,12 +203,9 @@ def _solve_singly(estimator, pool, batches, left, n_jobs, decisions) -> Iterator
                     block *= 2
                 elif block > n_workers:
                     block //= 2
-                codes, scores, seconds, errors, marks = zip(*answers, strict=True)
-                found = {b: error for b, error in enumerate(errors) if error is not None}
-                arrays = (np.stack(codes), np.stack(scores), np.array(seconds))
-                marks = np.stack(marks) if decisions else None
-                solved = Solved(batch.select(now), *arrays, found, marks)
-                yield _report_nan(solved, np.arange(len(now)))
+                found = Solved(batch.select(now), *map(np.array, zip(*answers, strict=True)))
+                solved = found if decisions else found._replace(is_outlier=None)
+                yield solved.select(slice(None))
 
 
 def _task_rows(pool: LabelledPool, batch: TaskBatch, b: int):
@@ -215,7 +221,7 @@ def _solve_one(estimator, support_X, support_y, query_X, decisions):
     try:
         result = as_numpy(transduce(estimator.fit(support_X, support_y), query_X))
         labels, scores = np.asarray(result.labels), np.asarray(result.outlierness, np.float64)
-        marks, error = np.asarray(result.is_outlier) if decisions else labels, None
+        marks, error = np.asarray(result.is_outlier) if decisions else labels, ""
         if not labels.shape == scores.shape == marks.shape == (n_query,):
             raise ValueError(
                 f"transduce must give a label, a score and a decision to each of {n_query} rows; "
@@ -226,14 +232,3 @@ def _solve_one(estimator, support_X, support_y, query_X, decisions):
         codes, scores, marks = np.full(n_query, -1), np.zeros(n_query), np.zeros(n_query, bool)
         error = f"{type(exception).__name__}: {exception}"
     return codes, scores, perf_counter() - start, error, marks
-
-
-def _report_nan(solved: Solved, todo) -> Solved:
-    """Keep the tasks asked for; scores that are no numbers are an error of the method."""
-    tasks, codes, scores, seconds, errors, marks = solved
-    errors = {int(np.searchsorted(todo, b)): error for b, error in errors.items() if b in todo}
-    tasks, codes, scores, seconds = tasks.select(todo), codes[todo], scores[todo], seconds[todo]
-    is_nan = ~np.isfinite(scores).all(axis=1)
-    errors |= {int(b): "its scores contain NaN or infinity" for b in np.flatnonzero(is_nan)}
-    scores = np.where(is_nan[:, None], 0.0, scores)
-    return Solved(tasks, codes, scores, seconds, errors, None if marks is None else marks[todo])

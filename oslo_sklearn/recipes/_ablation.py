@@ -10,6 +10,7 @@ import torch
 
 from .._progress import progress_bar
 from .._typing import DataFrame, Labels, RowsLike
+from .._validation import take_rows
 from ..evaluation import LabelledPool, cut_tasks, draw_tasks
 from ..oslo import OSLO
 from ..solvers.geometry import class_means, unit_rows
@@ -71,10 +72,10 @@ def _similarities(oslo, pool: LabelledPool, n_shot, n_tasks, seed) -> np.ndarray
     means = class_means(X[None], codes[None], len(pool.labels))[0]
     found = []
     for batch in cut_tasks(draw_tasks(split, pool), pool, lambda n_rows: 32):
-        rows = [X[torch.from_numpy(index)] for index in (batch.support, batch.query)]
+        rows = [take_rows(X, index) for index in (batch.support, batch.query)]
         labels = torch.from_numpy(batch.labels)
         solution, _ = oslo._solve_batch(rows, labels, batch.classes.shape[1])
-        true = means[torch.from_numpy(batch.classes)]
+        true = take_rows(means, batch.classes)
         if solution.state["center"] is not None:
             true = true - solution.state["center"][:, None]
         cosines = (unit_rows(true) * unit_rows(solution.prototypes)).sum(-1)

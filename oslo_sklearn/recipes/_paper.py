@@ -1,4 +1,4 @@
-"""The paper's experiments that only differ in their tasks and features."""
+"""The paper's experiments that differ in tasks and features alone, and the quality of features."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from .._feature_files import FeatureSet
 from .._optional import require
 from .._typing import DataFrame, Labels, RowsLike
+from ..metrics import mean_imposture_factor, variance_ratio
+from ..preprocessing import CenterNormalize
 from ._methods import FAST
 from ._run import run_settings
 
@@ -201,3 +203,42 @@ def imbalance(
         columns = {"varied": "dirichlet", "value": float(concentration)}
         settings.append((columns, {"dirichlet": concentration}))
     return run_settings("imbalance", X, y, n_shots, settings, **options)
+
+
+def quality(feature_sets: Sequence[FeatureSet], *, split: str = "novel") -> DataFrame:
+    """Mean imposture factor and variance ratio of feature sets.
+
+    Parameters
+    ----------
+    feature_sets : list of FeatureSet
+        What `load_features` returns.
+    split : str, default="novel"
+        The rows to measure.
+
+    Returns
+    -------
+    rows : pandas.DataFrame
+        One line per set: ``features``, ``n_classes``, ``n_samples``, ``mif`` and ``rho``; lower
+        is better for both. Rows are centred on the mean of the base classes, where the set has
+        them, and scaled to unit norm, as the methods see them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oslo_sklearn.recipes import FeatureSet, quality
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(np.arange(4), 25)
+    >>> X = 4 * np.eye(4, 30)[y] + rng.normal(size=(100, 30))
+    >>> quality([FeatureSet("toy", X, y)]).round(2)
+      features  n_classes  n_samples  mif   rho
+    0      toy          4        100  0.0  2.26
+    """
+    pandas = require("pandas", "evaluation")
+    rows = []
+    for features in feature_sets:
+        X, y = features.part(split)
+        center = None if features.base is None else features.base[0].mean(axis=0)
+        X = CenterNormalize(center=center).fit_transform(X)
+        mif, rho = mean_imposture_factor(X, y), variance_ratio(X, y)
+        rows.append((features.name, len(set(y.tolist())), len(X), mif, rho))
+    return pandas.DataFrame(rows, columns=["features", "n_classes", "n_samples", "mif", "rho"])

@@ -1,6 +1,5 @@
 """Reports: rows of results as csv, LaTeX, Markdown, reStructuredText and HTML."""
 
-from ._environment import environment
 from ._figures import figures_of
 from ._tables import (
     ResultTable,
@@ -11,7 +10,7 @@ from ._tables import (
     sweep_tables,
 )
 from ._text import to_html, to_latex, to_markdown, to_rst
-from ._write import to_svg, write_report
+from ._write import environment, to_svg, write_report
 
 __all__ = [
     "ResultTable",

@@ -1,10 +1,4 @@
-r"""FEAT's set-to-set function and SnaTCHer's score, on batches of tasks.
-
-One attention head over the prototypes of a task, a residual and a layer normalisation:
-:math:`\phi(P) = \mathrm{LN}(P + \mathrm{fc}(\mathrm{softmax}(P W_q (P W_k)^T / \sqrt d) P W_v))`.
-"""
-
-from __future__ import annotations
+"""FEAT's set-to-set function and SnaTCHer's score, on batches of tasks: see their classes."""
 
 import math
 from collections.abc import Callable

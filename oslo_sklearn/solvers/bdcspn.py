@@ -1,7 +1,5 @@
 """Prototype rectification by bias diminishing (BD-CSPN)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -9,12 +7,7 @@ from .geometry import class_means, one_hot, unit_rows
 
 
 def rectify_prototypes(support: Tensor, labels: Tensor, query: Tensor, n_classes: int) -> Tensor:
-    """Prototypes ``(B, K, d)`` out of the support and the pseudo-labelled, shifted query.
-
-    The query is moved onto the support's mean, each of its rows takes the label of the nearest
-    class mean by cosine, and all rows, the support's too, enter their class's mean with the
-    weight ``exp(cos)``.
-    """
+    """Prototypes ``(B, K, d)`` out of the support and the pseudo-labelled, shifted query."""
     shift = support.mean(-2, keepdim=True) - query.mean(-2, keepdim=True)
     rows = torch.cat([support, query + shift], -2)
     means = class_means(support, labels, n_classes)

@@ -1,16 +1,4 @@
-r"""Laplacian-regularised assignment of query rows to fixed prototypes.
-
-The energy, lowered over rows :math:`y_i` of the simplex, is
-
-.. math::
-    \sum_i y_i^\top a_i + y_i^\top \log y_i - \lambda \sum_{ij} w_{ij} y_i^\top y_j
-
-with :math:`a_{ik} = \|x_i - \mu_k\|^2` and :math:`w_{ij} = 1` where :math:`j` is among the nearest
-neighbours of :math:`i`. One step is
-:math:`y_i = \mathrm{softmax}(-a_i + \lambda \sum_j w_{ij} y_j)`.
-"""
-
-from __future__ import annotations
+"""Laplacian-regularised assignment of query rows to fixed prototypes, as `LaplacianShot` has it."""
 
 from typing import NamedTuple
 

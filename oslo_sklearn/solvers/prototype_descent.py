@@ -6,8 +6,6 @@ Tensors are class-major, ``(B, C, n)``: C is the number of classes, or one more 
 entry stands for "none of them".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -125,13 +123,6 @@ class OpenEntropy(NamedTuple):
         return value, torch.cat([by_known / n_classes, by_outlier], -2)
 
 
-class Descent(NamedTuple):
-    """Where the descent ended."""
-
-    parameters: tuple[Tensor, ...]  # prototypes (B, K, d), then those of the head
-    objective: Tensor  # (B, max_iter), the loss after each step
-
-
 def descend_prototypes(
     head: Head,
     query_loss: QueryLoss | None,
@@ -139,19 +130,18 @@ def descend_prototypes(
     *,
     max_iter: int,
     learning_rate: float,
-) -> Descent:
+) -> tuple[list[Tensor], Tensor]:
     """Minimise the support's cross-entropy plus the query's loss, if any, by Adam.
 
     The prototypes start at the plain class means of the support; cosines read directions only, so
-    rows need not be of unit norm.
+    rows need not be of unit norm. Returns the prototypes ``(B, K, d)`` with the head's parameters,
+    and the loss after each step ``(B, max_iter)``.
     """
     prototypes = start_prototypes(task.support, task.labels, task.n_classes)
     rows = task.support if query_loss is None else torch.cat([task.support, task.query], -2)
     loss = PrototypeLoss(head, query_loss, unit_rows(rows), task.labels, task.n_classes)
-    parameters, objective = minimize(
-        loss, (prototypes, *head.start(prototypes)), max_iter=max_iter, learning_rate=learning_rate
-    )
-    return Descent(tuple(parameters), objective)
+    start = prototypes, *head.start(prototypes)
+    return minimize(loss, start, max_iter=max_iter, learning_rate=learning_rate)
 
 
 def start_prototypes(support: Tensor, labels: Tensor, n_classes: int) -> Tensor:

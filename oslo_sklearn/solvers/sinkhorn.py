@@ -1,7 +1,5 @@
 """Sinkhorn's scalings and the prototypes that they move (PT-MAP)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Maximum-likelihood Weibull tails, many at once, and OpenMax's revision of activations."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -68,12 +66,8 @@ def fit_tails(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weibull tail of each class's distances: shape, scale, whether there is one, all ``(B, K)``.
 
-    The tail is fitted to the ``tail_size`` largest distances between a class's rows and the mean of
-    the *other* rows of the class, as a new row's distance would be. A class with fewer rows takes a
-    pooled tail: of ``base_distances`` (m,) to the means of large classes, stretched by how far the
-    mean of a few rows strays; else of the distances from each row to the other classes' means;
-    else, with a single class, of what distances it has. A single class with one or two rows has no
-    tail.
+    A tail is fitted to the ``tail_size`` largest distances; the notes of `OpenMax` say what a class
+    with fewer rows takes. ``base_distances`` are of shape (m,).
     """
     membership = one_hot(labels, n_classes, support.dtype).mT  # (B, K, s)
     counts = membership.sum(-1, keepdim=True)

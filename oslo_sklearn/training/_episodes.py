@@ -1,13 +1,12 @@
 """Episodes: few-shot tasks drawn from base classes, by number and not by a running state."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._validation import take_rows
 from ..tasks import FewShotOpenSetSplit
 
 _HELD_OUT_SHARE = 0.2
@@ -60,10 +59,7 @@ class EpisodePool:
         """The episodes of a seed, each row prepared as the method's rows are."""
         n_way, n_shot, n_query, is_open = self.shape
         tasks = self.shape.splitter(n_episodes, seed).sample(self.codes)
-        support, query = (
-            self.rows[torch.from_numpy(index).to(self.rows.device)]
-            for index in (tasks.support, tasks.query)
-        )
+        support, query = (take_rows(self.rows, rows) for rows in (tasks.support, tasks.query))
         parts = [support, query]
         if is_open:
             first, second = query.tensor_split(2, 1)

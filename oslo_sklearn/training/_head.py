@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._files import content_digest, write_whole
+from .._files import content_digest, is_plain, load_tensors, save_tensors, write_whole
 from .._optional import require
-from .._tensor_files import is_plain, load_tensors, save_tensors
 from .._typing import PathLike
 from .._validation import as_tensor
 

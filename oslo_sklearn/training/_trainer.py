@@ -4,8 +4,6 @@ Every step draws from its own seed, so that a run which continues from a checkpo
 and misses nothing.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,9 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .._files import write_whole
+from .._files import load_tensors, save_tensors, write_whole
 from .._progress import progress_bar
-from .._tensor_files import load_tensors, save_tensors
 from ._episodes import EpisodePool, Episodes, seed_of
 
 STEPS_PER_CHECK = 25

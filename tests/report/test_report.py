@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from oslo_sklearn import report, summarize
 from oslo_sklearn.recipes import family_of
-from oslo_sklearn.report._environment import _cpu
 from oslo_sklearn.report._figures import best_of_families, figures_of
+from oslo_sklearn.report._write import _cpu
 
 METRICS = ["accuracy", "auroc", "aupr", "prec_at_90"]
 

@@ -166,17 +166,19 @@ def run_autograd(direct, task, start, max_iter, learning_rate):
 def test_prototypes_end_where_autograd_and_torchs_adam_take_them():
     task, _ = make_batch()
     head, query_loss = AffineHead(10.0, SHARE), OpenEntropy((1 - SHARE) / 4, SHARE)
-    found = descend_prototypes(head, query_loss, task, max_iter=30, learning_rate=0.01)
-    refined = refine_prototypes(head, task, *found.parameters)
+    parameters, objective = descend_prototypes(
+        head, query_loss, task, max_iter=30, learning_rate=0.01
+    )
+    refined = refine_prototypes(head, task, *parameters)
     start = class_means(task.support, task.labels, task.n_classes)
     for index in range(len(task.support)):
         one = single(task, index)
         expected, loss = run_autograd(
             eol_loss, one, [start[index], torch.zeros(4, 2, dtype=torch.float64)], 30, 0.01
         )
-        for tensor, other in zip(found.parameters, expected, strict=True):
+        for tensor, other in zip(parameters, expected, strict=True):
             torch.testing.assert_close(tensor[index], other, rtol=0, atol=1e-8)
-        torch.testing.assert_close(found.objective[index, -1], loss, rtol=0, atol=1e-8)
+        torch.testing.assert_close(objective[index, -1], loss, rtol=0, atol=1e-8)
         rows = torch.cat([one.support, one.query])
         p = eol_probabilities(rows, *expected)
         means = p.T @ rows / p.sum(0)[:, None]
@@ -234,20 +236,18 @@ def test_adam_is_torchs():
 def test_batches_and_padding_change_nothing(head, query_loss):
     task, normal = make_batch()
     options = {"max_iter": 10, "learning_rate": 0.01}
-    batch = descend_prototypes(head, query_loss, task, **options)
+    batch, _ = descend_prototypes(head, query_loss, task, **options)
     padded = Task(
         torch.cat([task.support, normal(3, 2, 6)], 1),
         torch.cat([task.labels, torch.full((3, 2), -1)], 1),
         task.query,
         task.n_classes,
     )
-    with_padding = descend_prototypes(head, query_loss, padded, **options)
+    with_padding, _ = descend_prototypes(head, query_loss, padded, **options)
     for index in range(3):
         one = Task(*(tensor[index : index + 1] for tensor in task[:3]), task.n_classes)
-        alone = descend_prototypes(head, query_loss, one, **options)
-        for of_batch, of_padded, of_one in zip(
-            batch.parameters, with_padding.parameters, alone.parameters, strict=True
-        ):
+        alone, _ = descend_prototypes(head, query_loss, one, **options)
+        for of_batch, of_padded, of_one in zip(batch, with_padding, alone, strict=True):
             torch.testing.assert_close(of_batch[index], of_one[0], rtol=0, atol=1e-10)
             torch.testing.assert_close(of_padded[index], of_one[0], rtol=0, atol=1e-10)
 
@@ -255,11 +255,11 @@ def test_batches_and_padding_change_nothing(head, query_loss):
 def test_a_prototype_that_cancels_out_stays_put():
     row = torch.tensor([[1.0, 0.0]])
     task = Task(torch.cat([row, -row, row.flip(-1)])[None], torch.tensor([[0, 0, 1]]), row[None], 2)
-    found = descend_prototypes(
+    (prototypes,), _ = descend_prototypes(
         CosineHead(10.0), MutualInformation(1.0, 0.1), task, max_iter=3, learning_rate=0.1
     )
-    assert torch.equal(found.parameters[0][0, 0], torch.zeros(2))
-    assert torch.isfinite(found.parameters[0]).all()
+    assert torch.equal(prototypes[0, 0], torch.zeros(2))
+    assert torch.isfinite(prototypes).all()
 
 
 def test_msp_score_is_the_largest_probability_without_ties_of_rounding():
