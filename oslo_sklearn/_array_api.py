@@ -4,6 +4,8 @@ The package computes on tensors and answers in NumPy. With dispatch on, answers 
 attributes go back to the library and the device of the rows that were handed in.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy

@@ -4,6 +4,8 @@ It wraps an estimator and has ``fit(support, codes, query_X)`` on what `FewShotO
 has validated, ``predict``, ``transduce`` and so on, and ``read(X)`` for what is small.
 """
 
+from __future__ import annotations
+
 from functools import wraps
 from typing import cast
 

@@ -5,6 +5,8 @@ rows, so all results are lazy. A fit adds up sums over blocks, whose size does n
 number of rows. Dask is imported only once a Dask collection has been handed in.
 """
 
+from __future__ import annotations
+
 from copy import copy
 from dataclasses import fields
 from functools import partial

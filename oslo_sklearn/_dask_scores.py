@@ -1,5 +1,7 @@
 """Thresholds for Dask queries, out of a histogram of their scores."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Where to compute, and in what type."""
 
+from __future__ import annotations
+
 import numpy as np
 import torch
 

@@ -1,5 +1,7 @@
 """Documentation of what all methods share, written once."""
 
+from __future__ import annotations
+
 import inspect
 import textwrap
 from typing import Any

@@ -1,5 +1,7 @@
 """Files that are written whole or not at all, files by others read safely, and digests."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import stat

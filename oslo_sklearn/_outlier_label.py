@@ -1,5 +1,7 @@
 """The outlier label: what it may be, and how it gets into the labels."""
 
+from __future__ import annotations
+
 import numbers
 
 import numpy as np

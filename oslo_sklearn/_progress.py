@@ -1,5 +1,7 @@
 """Progress bars with the time left."""
 
+from __future__ import annotations
+
 _LONG = 5  # seconds, before which a fit shows nothing
 
 

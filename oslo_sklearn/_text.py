@@ -1,5 +1,7 @@
 """Text of unknown origin: csv files, and names made fit for a terminal or a page."""
 
+from __future__ import annotations
+
 import csv
 import os
 import re

@@ -6,6 +6,8 @@ the other's compute: two of each on two cores take several times as long as one,
 machine far longer.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,7 @@
 """What comes in: rows, labels, a centre. Every error names the argument at fault."""
 
+from __future__ import annotations
+
 import numbers
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Warnings of estimators, raised at the line of the user's call."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 

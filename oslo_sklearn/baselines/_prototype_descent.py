@@ -1,5 +1,7 @@
 """What the methods that move prototypes by gradient steps share."""
 
+from __future__ import annotations
+
 from .._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE
 from ..base import Answer, FewShotOpenSetClassifier, Solution
 from ..solvers.prototype_descent import (

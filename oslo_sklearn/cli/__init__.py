@@ -1,5 +1,7 @@
 """The command line: one module per command, each with ``add_parser(subparsers)``."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

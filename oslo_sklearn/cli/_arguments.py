@@ -1,5 +1,7 @@
 """Checks of what was typed, before anything slow is imported."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """What commands that read images share: options and extraction."""
 
+from __future__ import annotations
+
 import sys
 
 from .._text import printable

@@ -1,5 +1,7 @@
 """Messages of the package in the words of the command line."""
 
+from __future__ import annotations
+
 import re
 
 # Options are kept under the names of Python's parameters; these have another name when typed.

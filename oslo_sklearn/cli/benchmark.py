@@ -1,5 +1,7 @@
 """``benchmark``: the paper's experiments on any feature file."""
 
+from __future__ import annotations
+
 import hashlib
 import shlex
 import sys

@@ -1,5 +1,7 @@
 """``demo``: known and unknown digits, from one labelled example a class; a page with five."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from ._arguments import check_folder

@@ -1,5 +1,7 @@
 """Labelled rows as a part of the query: which of them, and how the method scores them there."""
 
+from __future__ import annotations
+
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b

@@ -1,5 +1,7 @@
 """From scores to p-values, and from p-values to decisions."""
 
+from __future__ import annotations
+
 import math
 import sys
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """What all detectors share: a classifier for the labels beside a detector for the scores."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Finished rows on disk: appended as they come, and never half believed."""
 
+from __future__ import annotations
+
 import csv
 import errno
 import io

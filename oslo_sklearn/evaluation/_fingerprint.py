@@ -1,5 +1,7 @@
 """Digests by which stored results are recognised."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Iterator

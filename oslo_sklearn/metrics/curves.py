@@ -1,5 +1,7 @@
 """ROC and OSCR curves: of one query exactly, of many tasks at common abscissae."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from .._typing import Array

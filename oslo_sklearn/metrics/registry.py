@@ -3,6 +3,8 @@
 `evaluate`, its cache, the scorers, tables, figures and reports all read this table.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Colours that everybody can tell apart, and shapes for print without colours."""
 
+from __future__ import annotations
+
 import inspect
 from itertools import cycle, islice
 from typing import Any

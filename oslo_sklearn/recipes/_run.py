@@ -1,5 +1,7 @@
 """What all recipes share: the same tasks for every method, and a file for each setting."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

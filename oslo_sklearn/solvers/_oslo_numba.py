@@ -5,6 +5,8 @@ unit norm are kept beside it and applied to the weights and to the products. Wei
 how much of each unit row a prototype takes.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

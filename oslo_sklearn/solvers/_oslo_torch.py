@@ -3,6 +3,8 @@
 A task's *block* is either its unit rows ``(R, d)``, support first, or their cosines ``(R, R)``.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Adam with torch's defaults, without autograd: the loop of every gradient method."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,5 +1,7 @@
 """FEAT's set-to-set function and SnaTCHer's score, on batches of tasks: see their classes."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Prototype rectification by bias diminishing (BD-CSPN)."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -15,6 +15,8 @@ gradient with a Lipschitz constant of 1 and a few hundred unknowns.
 NumPy in double precision: selections are sequential, and rows are few.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial

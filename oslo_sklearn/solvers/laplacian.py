@@ -1,5 +1,7 @@
 """Laplacian-regularised assignment of query rows to fixed prototypes, as `LaplacianShot` has it."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch

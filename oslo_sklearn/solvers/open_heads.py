@@ -3,6 +3,8 @@ r"""Open-set heads that start at random: dummy classifiers (PROSER) and reciproc
 Tensors are class-major, ``(B, C, n)``, and gradients are in closed form.
 """
 
+from __future__ import annotations
+
 import math
 
 import torch

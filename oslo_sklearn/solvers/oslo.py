@@ -11,6 +11,8 @@ with :math:`z_i = y_i` and :math:`\xi_i = 1` on the support. Each update is its 
 given the other two, so the objective never decreases.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch

@@ -12,6 +12,8 @@ a task is centred on. A step costs :math:`n^2 K` instead of :math:`2 n d K`. Whe
 pay, or where float rounding would show, the same step runs on the rows themselves.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,5 +1,7 @@
 """PEELER's class-wise scaled distances."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NamedTuple

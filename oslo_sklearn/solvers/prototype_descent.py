@@ -6,6 +6,8 @@ Tensors are class-major, ``(B, C, n)``: C is the number of classes, or one more 
 entry stands for "none of them".
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NamedTuple

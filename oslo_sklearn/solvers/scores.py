@@ -4,6 +4,8 @@ Probabilities are returned in double precision: next to 1, single precision woul
 rows that a method tells apart.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

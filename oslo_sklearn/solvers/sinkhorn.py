@@ -1,5 +1,7 @@
 """Sinkhorn's scalings and the prototypes that they move (PT-MAP)."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch

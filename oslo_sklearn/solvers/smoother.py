@@ -1,5 +1,7 @@
 """Ridge regression whose prior is the second moment of the rows themselves."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -1,5 +1,7 @@
 """TANE's negative prototype: what the base classes say a task is not."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Maximum-likelihood Weibull tails, many at once, and OpenMax's revision of activations."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -1,5 +1,7 @@
 """Episodes: few-shot tasks drawn from base classes, by number and not by a running state."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -4,6 +4,8 @@ Every step draws from its own seed, so that a run which continues from a checkpo
 and misses nothing.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
