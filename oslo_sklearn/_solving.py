@@ -140,6 +140,10 @@ class TaskSolver:
     def _prepare(self, rows: Tensor, center: Tensor | None) -> Tensor:
         return prepare_rows(rows, center, self.normalize)
 
+    def _answer_rows(self, state: State, rows: Tensor) -> Answer:
+        """Answer rows as they came from the state."""
+        return self._infer(state, self._prepare(rows, state["center"]))
+
     def _state_for(self, rows: Tensor, stays: bool = False):
         """The stored state, with rows to be answered from it: where, and in what type."""
         arrays = [as_tensor(a) for a in self._state.values() if isinstance(a, np.ndarray)]
@@ -155,8 +159,7 @@ class TaskSolver:
         size = max(1, _TILE_ENTRIES // width)
 
         def answer(tile):
-            tile = self._prepare(tile.to(device, dtype)[None], state["center"])
-            return keep(self._infer(state, tile).settle_ties())
+            return keep(self._answer_rows(state, tile.to(device, dtype)[None]).settle_ties())
 
         with enough_threads(rows.numel()), _no_breakdown(self, [rows]):
             if self._batched:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
@@ -95,3 +96,14 @@ def score_rows(estimator, X) -> np.ndarray:
     """Outlierness that a fitted estimator or pipeline gives to rows."""
     last, X = reach_last_step(estimator, X)
     return last.score_samples(X)
+
+
+def as_features(fitted, X) -> np.ndarray:
+    """Rows as the innermost estimator sees them: behind pipelines and wrappers."""
+    last, X = reach_last_step(fitted, X)
+    while hasattr(last, "estimator_"):
+        last, X = reach_last_step(last.estimator_, X)
+    if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16:  # which NumPy lacks
+        X = X.float()
+    X = np.asarray(as_numpy(X))
+    return X.astype(np.float32 if X.dtype in (np.float16, np.float32) else np.float64, copy=False)

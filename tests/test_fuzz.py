@@ -28,7 +28,7 @@ from oslo_sklearn.exceptions import TaskWarning
 MOST_SECONDS = 20  # of processor time
 FIXED = {"random_state": 0, "head": "untrained", "outlier_label": -1}
 # Integers that a run takes time or memory in proportion to.
-COSTLY = {"max_iter", "n_estimators", "n_bins", "n_points", "n_dummies"}
+COSTLY = {"max_iter", "n_looks", "n_estimators", "n_bins", "n_points", "n_dummies"}
 OWN_WARNINGS = ".*(this call has one row|more than the support holds|rejects nothing)"
 # What may be refused, and by what words.
 REFUSALS = (

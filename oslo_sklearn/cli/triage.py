@@ -176,8 +176,10 @@ def _estimator(args):
     estimator = method(device=args.device, contamination=args.contamination)
     if args.threshold is not None:
         estimator.set_params(threshold=args.threshold)
-    if "random_state" in estimator.get_params():
-        estimator.set_params(random_state=0)  # the same files get the same decisions
+    # The same files get the same decisions, and a pile is worth more than one look.
+    settings = {"random_state": 0, "n_looks": 3}
+    params = estimator.get_params()
+    estimator.set_params(**{name: value for name, value in settings.items() if name in params})
     estimator._validate_params()
     return estimator
 

@@ -1,8 +1,6 @@
 """What the unknown are, and which rows to label next."""
 
 from ._classes import NovelClassDiscovery
-from ._groups import group_rows as group_rows
-from ._looks import Looks as Looks
 from ._suggest import suggest_rows
 
 __all__ = ["NovelClassDiscovery", "suggest_rows"]

@@ -12,11 +12,15 @@ from .._collections import adapter_of
 from .._results import Transduction
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._typing import Array, Estimator, RandomState, RowsLike
-from .._wrapped import INPUT_ATTRIBUTES, WrappingClassifier, fit_whole, make_estimator
+from .._wrapped import (
+    INPUT_ATTRIBUTES,
+    WrappingClassifier,
+    as_features,
+    fit_whole,
+    make_estimator,
+)
 from ..adaptive import AdaptiveOSLO
-from ._groups import Grouping, group_rows
-from ._looks import Looks
-from ._space import as_features
+from ..grouping import Grouping, group_rows
 
 _OF_QUERY = ("labels_", "is_outlier_", "outlierness_", "groups_", "n_groups_", "exemplars_")
 
@@ -46,9 +50,7 @@ class NovelClassDiscovery(WrappingClassifier):
     ----------
     estimator : estimator or None, default=None
         Any method of this package, a pipeline that ends in one, or
-        :class:`ConformalOpenSetClassifier`. None: :class:`AdaptiveOSLO` three times. The second
-        and the third time, the groups of what was rejected are classes beside the known ones.
-        The mean of the first and the last answer decides.
+        :class:`ConformalOpenSetClassifier`. None: ``AdaptiveOSLO(n_looks=3)``.
     n_groups : "auto" or int, default="auto"
         Number of groups, if you know it. There are never more groups than rejected rows.
     max_groups : int or None, default=None
@@ -63,8 +65,7 @@ class NovelClassDiscovery(WrappingClassifier):
     Attributes
     ----------
     estimator_ : estimator
-        The fitted estimator. By default, AdaptiveOSLO after three looks, with the
-        ``outlier_share_``, ``prototypes_`` and ``center_`` of the first.
+        The fitted estimator.
     classes_ : ndarray of shape (n_classes,)
         The known classes.
     n_features_in_ : int
@@ -150,7 +151,7 @@ class NovelClassDiscovery(WrappingClassifier):
         check_in_memory(query_X, "query_X")
         for name in (*_OF_QUERY, *INPUT_ATTRIBUTES):
             self.__dict__.pop(name, None)
-        estimator = Looks(AdaptiveOSLO()) if self.estimator is None else self.estimator
+        estimator = AdaptiveOSLO(n_looks=3) if self.estimator is None else self.estimator
         self.estimator_ = make_estimator(estimator, self.random_state)
         fit_whole(self.estimator_, support_X, support_y, query_X)
         self._keep_what_it_found()

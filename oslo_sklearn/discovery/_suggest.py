@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._array_api import without_dispatch
 from .._typing import Array, Estimator, RandomState, RowsLike
 from .._validation import check_counts
+from .._wrapped import as_features
+from ..grouping import group_rows, k_means, nearest, nearest_of_each
 from ..pipeline import last_step, reach_last_step
 from ._classes import NovelClassDiscovery, check_in_memory
-from ._groups import group_rows, k_means, nearest, nearest_of_each
-from ._space import as_features
 
 _MOST_ROWS = 20_000  # to choose from, after the exemplars
 _STEEPNESS = 4.0  # of the chance to be unknown, in standard deviations of the score

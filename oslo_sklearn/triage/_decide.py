@@ -60,16 +60,12 @@ def decide(
     The fit sees `pile_rows` of the query. With alpha it sees `open_rows`: for p-values, no row may
     be labelled and in the pile at once.
     """
-    from .. import AdaptiveOSLO, ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
-    from ..discovery import Looks
+    from .. import ConformalOpenSetClassifier, NovelClassDiscovery, suggest_rows
 
     query = query_X[open_rows]
     pile = query if alpha is not None else query_X[pile_rows]
-    method = estimator
-    if isinstance(estimator, AdaptiveOSLO):
-        method = Looks(estimator, outlier_label)
     guard = ConformalOpenSetClassifier(
-        method,
+        estimator,
         alpha=0.1 if alpha is None else alpha,
         control=control,
         outlier_label=outlier_label,
@@ -82,7 +78,7 @@ def decide(
     bar = progress_bar(total=3, desc="deciding", unit="step", delay=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = NovelClassDiscovery(method if alpha is None else guard, random_state=0)
+        found = NovelClassDiscovery(estimator if alpha is None else guard, random_state=0)
         found.fit(support_X, support_y, pile)
         answer = found.transduce(query_X)
         bar.update()

@@ -53,7 +53,8 @@ def triage(
     query : array-like of shape (n_query, n_features), list of paths, or path
         The pile: an array or frame, image files, a folder of images, a csv or a feature file.
     estimator : estimator, optional
-        Any method of the package that needs no training on base classes; `AdaptiveOSLO` by default.
+        Any method of the package that needs no training on base classes. None:
+        ``AdaptiveOSLO(n_looks=3)``.
     extractor : transformer, optional
         Images to features, for example `TimmFeatureExtractor`; needed where images are given.
     outlier_label : str, default="unknown"
@@ -150,7 +151,7 @@ class Triage:
         if n_suggested < 0:
             raise ValueError(f"n_suggested must be 0 or more, got {n_suggested}.")
         self.support, self.query = support, query
-        self.estimator = AdaptiveOSLO() if estimator is None else clone(estimator)
+        self.estimator = AdaptiveOSLO(n_looks=3) if estimator is None else clone(estimator)
         self.outlier_label = str(outlier_label)
         self.alpha, self.control, self.n_suggested = alpha, control, n_suggested
         self.center = center

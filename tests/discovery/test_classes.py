@@ -16,7 +16,6 @@ from oslo_sklearn import (
     make_open_set_pipeline,
     suggest_rows,
 )
-from oslo_sklearn.discovery import Looks
 from oslo_sklearn.evaluation import discover
 from oslo_sklearn.metrics import discovery_accuracy
 
@@ -32,7 +31,7 @@ def fit(*args, task=TASK, **params):
 )
 def test_what_is_rejected_is_as_the_estimator_has_it(estimator):
     found = fit(estimator)
-    alone = (Looks(AdaptiveOSLO()) if estimator is None else estimator).fit(*TASK[:3])
+    alone = (AdaptiveOSLO(n_looks=3) if estimator is None else estimator).fit(*TASK[:3])
     expected = alone.transduce(TASK.query_X)
     np.testing.assert_array_equal(found.labels_, expected.labels)
     np.testing.assert_array_equal(found.is_outlier_, expected.is_outlier)

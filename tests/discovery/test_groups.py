@@ -6,8 +6,8 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
-from oslo_sklearn.discovery._groups import find_centers, group_rows, nearest, sum_groups
-from oslo_sklearn.discovery._space import TaskSpace, expected_gain, log_likelihood, make_space
+from oslo_sklearn.grouping._groups import find_centers, group_rows, nearest, sum_groups
+from oslo_sklearn.grouping._space import TaskSpace, expected_gain, log_likelihood, make_space
 
 
 def make_rows(sizes, n_features=40, distance=4.0, seed=0):

@@ -21,8 +21,8 @@ from oslo_sklearn import (
     suggest_rows,
 )
 from oslo_sklearn.discovery import _suggest
-from oslo_sklearn.discovery._groups import nearest
 from oslo_sklearn.discovery._suggest import doubts
+from oslo_sklearn.grouping._groups import nearest
 
 TASK = make_task(n_shot=3, n_open=4)
 SETTINGS = {"random_state": 0, "head": "untrained", "n_estimators": 10}

@@ -9,9 +9,7 @@ import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.utils import check_random_state
 
-from .._array_api import as_numpy
 from .._validation import as_tensor
-from ..pipeline import reach_last_step
 from ..solvers.geometry import mean_row, unit_rows
 
 N_COMPONENTS = 20
@@ -116,14 +114,3 @@ def expected_gain(n_rows: float, space: TaskSpace) -> float:
 
 def unit(rows: np.ndarray) -> np.ndarray:
     return unit_rows(torch.from_numpy(rows)).numpy()
-
-
-def as_features(fitted, X) -> np.ndarray:
-    """Rows as the innermost estimator sees them: behind pipelines and wrappers."""
-    last, X = reach_last_step(fitted, X)
-    while hasattr(last, "estimator_"):
-        last, X = reach_last_step(last.estimator_, X)
-    if isinstance(X, torch.Tensor) and X.dtype == torch.bfloat16:  # which NumPy lacks
-        X = X.float()
-    X = np.asarray(as_numpy(X))
-    return X.astype(np.float32 if X.dtype in (np.float16, np.float32) else np.float64, copy=False)

@@ -1,0 +1,137 @@
+"""Further looks of AdaptiveOSLO: what groups of the unknown add, and where there are none."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+from triage_helpers import make_features
+
+from oslo_sklearn import AdaptiveOSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit, evaluate
+from oslo_sklearn.checks import check_open_set_estimator
+from oslo_sklearn.metrics import auroc
+from oslo_sklearn.triage import triage
+
+
+def make_neighbours(seed):
+    """Three known classes, and three unknown ones that each lie close to a known one."""
+    rng = np.random.default_rng(seed)
+    means = 3.2 * np.eye(6, 40)
+    means[3:] = 0.8 * means[3:] + 0.6 * means[:3]
+    support_y = np.repeat(["a", "b", "c"], 3)
+    support = means[:3].repeat(3, axis=0) + rng.normal(size=(9, 40))
+    pile = means.repeat(20, axis=0) + rng.normal(size=(120, 40))
+    return support, support_y, pile, np.repeat([*"abc", "unknown"], [20, 20, 20, 60])
+
+
+# Groups become classes: what is left for "none of them" is not the share that was given.
+@pytest.mark.parametrize(
+    ("name", "share"), [("grocery", "auto"), ("cub", "auto"), ("grocery", 0.5)]
+)
+def test_further_looks_decide_better_than_one(real_features, name, share):
+    X, y, part = real_features(name)
+    X, y = X[part == "val"], y[part == "val"]
+    split = FewShotOpenSetSplit(6, 3, 17, 6, n_tasks=8, random_state=1)
+    right = []
+    for support, query in split.split(X, y):
+        truth = np.where(np.isin(y[query], y[support]), y[query], "unknown")
+        task = X[support], y[support], X[query]
+        looks = [AdaptiveOSLO(share, n_looks=n).fit(*task) for n in (1, 3)]
+        both = [np.where(fit.outlierness_ > 0, "unknown", fit.labels_) for fit in looks]
+        right.append([(decisions == truth).mean() for decisions in both])
+    first, mean = np.mean(right, axis=0)
+    assert mean > first + 0.005
+
+
+@pytest.mark.parametrize("n_shot", [1, 3])
+def test_without_examples_or_groups_there_is_one_look(n_shot):
+    support, y, pile, truth = make_features(n_shot=n_shot)
+    rows = pile if n_shot == 1 else pile[np.isin(truth, y)]
+    looks = AdaptiveOSLO(n_looks=3).fit(support, y, rows)
+    assert "last_look" not in looks._state
+    once = AdaptiveOSLO().fit(support, y, rows)
+    np.testing.assert_array_equal(looks.labels_, once.labels_)
+    np.testing.assert_allclose(looks.outlierness_, once.outlierness_, rtol=1e-5)
+    np.testing.assert_allclose(looks.transduce(rows).proba, once.predict_proba(rows), atol=1e-6)
+
+
+def test_answers_are_probabilities_and_hold_for_single_rows():
+    support, y, pile, _ = make_neighbours(1)
+    looks = AdaptiveOSLO(n_looks=3).fit(support, y, pile)
+    assert "last_look" in looks._state
+    answer = looks.transduce(pile)
+    np.testing.assert_allclose(answer.proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(looks.classes_[answer.proba.argmax(axis=1)], answer.labels)
+    np.testing.assert_allclose(answer.outlierness, looks.outlierness_, atol=1e-3)
+    np.testing.assert_allclose(looks.score_samples(pile[5:6]), looks.outlierness_[5:6], atol=1e-3)
+
+
+def test_p_values_keep_their_promise_with_further_looks():
+    rejected = []
+    for seed in range(8):
+        support, y, pile, truth = make_neighbours(seed)
+        guard = ConformalOpenSetClassifier(AdaptiveOSLO(n_looks=3), alpha=0.2, random_state=0)
+        guard.fit(support, y, pile)
+        rejected.append(guard.is_outlier_[truth != "unknown"].mean())
+    assert np.mean(rejected) < 0.2
+
+
+def test_options_of_the_first_look_count():
+    support, y, pile, _ = make_neighbours(0)
+    share = triage((support, y), pile, estimator=AdaptiveOSLO(contamination=0.25))
+    assert share.found_.is_outlier.sum() == 30
+    strict = triage((support, y), pile, estimator=AdaptiveOSLO(threshold=1.5)).found_
+    np.testing.assert_array_equal(strict.is_outlier, strict.outlierness > 1.5)
+
+
+@pytest.mark.parametrize("query_at_fit", [True, False])
+def test_the_contract_holds_for_several_looks(query_at_fit):
+    support, y, pile, _ = make_neighbours(2)
+    looks = AdaptiveOSLO(n_looks=3).fit(support, y, *[pile] * query_at_fit)
+    found = AdaptiveOSLO(n_looks=3).fit(support, y, pile)
+    np.testing.assert_allclose(looks.score_samples(pile), found.outlierness_, atol=1e-6)
+    again = pickle.loads(pickle.dumps(looks))
+    np.testing.assert_array_equal(again.predict_proba(pile), looks.predict_proba(pile))
+    check_open_set_estimator(AdaptiveOSLO(n_looks=3))
+
+
+def test_the_mean_is_that_of_probabilities():
+    support, y, pile, _ = make_neighbours(1)
+    one = AdaptiveOSLO(dtype="float64").fit(support, y, pile)
+    looks = AdaptiveOSLO(n_looks=2, dtype="float64").fit(support, y, pile)
+    codes = np.searchsorted(one.classes_, y)
+    rows = [torch.from_numpy(part)[None] for part in (support, pile)]
+    answer = one._look(rows, torch.from_numpy(codes)[None], 3)[1]
+    examples, groups = looks._find_examples(rows, torch.from_numpy(codes)[None], answer)
+    assert (one.outlierness_[examples] > 0).all()
+    np.testing.assert_array_equal(np.bincount(groups), np.full(groups.max() + 1, 3))
+    last = AdaptiveOSLO(dtype="float64")
+    last.fit(np.concatenate([support, pile[examples]]), np.append(codes, 3 + groups), pile)
+    known = (known_shares(one, pile) + known_shares(last, pile)[:, :3]) / 2
+    np.testing.assert_allclose(looks.inlierness_, known.sum(1), atol=1e-12)
+    np.testing.assert_allclose(looks.predict_proba(pile), known / known.sum(1)[:, None], atol=1e-9)
+
+
+def known_shares(fitted, rows):
+    """Probability of each class, without being given that the row is known."""
+    return expit(-fitted.score_samples(rows))[:, None] * fitted.predict_proba(rows)
+
+
+def test_evaluate_takes_as_many_looks():
+    support, y, pile, truth = make_neighbours(1)
+    X, labels = np.concatenate([support, pile]), np.concatenate([y, truth])
+    tasks = [(np.arange(9), np.arange(9, 129)), (np.arange(9), np.arange(9, 129, 2))]
+    table = evaluate(AdaptiveOSLO(n_looks=3), X, labels, tasks)
+    for row, (_, query) in zip(table.itertuples(), tasks, strict=True):
+        looks = AdaptiveOSLO(n_looks=3).fit(support, y, X[query])
+        assert row.auroc == pytest.approx(auroc(labels[query] == "unknown", looks.outlierness_))
+
+
+def test_groups_need_rows_in_memory():
+    dask = pytest.importorskip("dask.array")
+    support, y, pile, _ = make_neighbours(1)
+    with pytest.raises(ValueError, match="in memory"):
+        AdaptiveOSLO(n_looks=3).fit(support, y, dask.from_array(pile, chunks=(40, -1)))
