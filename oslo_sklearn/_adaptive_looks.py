@@ -21,11 +21,12 @@ _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts 
 class FurtherLooks(LargeTasks):
     """How AdaptiveOSLO looks again, and answers rows by the mean of its first and last look.
 
-    The first look knows the labelled classes only. What it rejects is grouped, and each group lends
-    its most central rows as labelled examples of a class of its own. The next look decides between
-    the known classes, these groups, and neither. This finds unknown rows that resemble a known
-    class, but lie near a group of unknown ones. Where a group was part of a known class, the mean
-    with the first look limits the harm.
+    The first look knows the labelled classes only. What it rejects is grouped together with known
+    negatives, and each group lends its most central rows as labelled examples of a class of its
+    own. A class with fewer examples than usual, as one that has just been named, also lends its
+    most central rows. The next look decides between the known classes, these groups, and neither.
+    This finds unknown rows that resemble a known class, but lie near a group of unknown ones. Where
+    a group was part of a known class, the mean with the first look limits the harm.
     """
 
     n_looks: int
@@ -43,43 +44,22 @@ class FurtherLooks(LargeTasks):
     @torch.inference_mode()
     def _solve_batch(self, rows, labels, n_classes):
         solution, answer = self._look(rows, labels, n_classes)
+        if self.n_looks == 1 or len(rows) == 1 or not _n_examples(labels):
+            return solution, answer
         only_first, last = answer, None
-        for _ in range(self.n_looks - 1 if len(rows) == 2 else 0):
-            examples, names = self._find_examples(rows, labels, answer)
-            if not len(examples):
+        look = copy(self)
+        look.outlier_share = "auto"  # one that was given is not that of rows in no group
+        for _ in range(self.n_looks - 1):
+            if answer.proba is None:  # a query too large to be held more than once
                 break
-            support = torch.cat([rows[0], rows[1][:, examples]], 1)
-            names = torch.cat([labels, n_classes + names[None]], 1)
-            look = copy(self)
-            look.outlier_share = "auto"  # one that was given is not that of rows in no group
+            support, names = _add_examples(*rows, labels, answer)
+            if torch.equal(names, labels):
+                break
             last, again = look._look([support, rows[1]], names, int(names.max()) + 1)
             answer = average(only_first, again)
         if last is not None:
             solution.state["last_look"] = [{k: first(v) for k, v in last.state.items()}]
         return solution, answer
-
-    def _find_examples(self, rows, labels, answer) -> tuple[Tensor, Tensor]:
-        """The most central rows of each group of rejected rows, and the group of each."""
-        codes = labels[0].cpu().numpy()
-        n_examples = _n_examples(codes)
-        none = torch.empty(0, dtype=torch.int64, device=labels.device)
-        if not n_examples or answer.proba is None:  # a query too large to be held more than once
-            return none, none
-        support, query = (part[0].cpu().numpy() for part in rows)
-        found = first(torch.where(answer.outlierness > 0, -1, answer.labels))
-        both = np.concatenate([support, query])
-        groups = group_rows(both, np.concatenate([codes, found]), len(codes), random_state=0)[1]
-        units = unit(query - both.mean(axis=0))
-        examples, names = [none], [none]
-        for group in range(groups.max() + 1):
-            members = np.flatnonzero(groups == group)
-            if len(members) < _LEAST_GROUP:
-                break  # the next ones are smaller
-            nearness = units[members] @ units[members].mean(axis=0)
-            central = members[np.argsort(-nearness, kind="stable")][:n_examples]
-            examples.append(torch.from_numpy(central).to(labels.device))
-            names.append(torch.full_like(examples[-1], group))
-        return torch.cat(examples), torch.cat(names)
 
     def _answer_rows(self, state, rows: Tensor) -> Answer:
         answer = super()._answer_rows(state, rows)
@@ -90,10 +70,55 @@ class FurtherLooks(LargeTasks):
         return average(answer, super()._answer_rows(last, rows))
 
 
-def _n_examples(codes: np.ndarray) -> int:
+def _n_examples(labels: Tensor) -> int:
     """How many examples a group lends: as many as a class has; 0 where that is too few."""
+    mean = float(labels[labels >= 0].bincount().double().mean())
+    return round(mean) if mean >= _LEAST_LABELLED else 0
+
+
+def _add_examples(
+    support: Tensor, query: Tensor, labels: Tensor, answer: Answer
+) -> tuple[Tensor, Tensor]:
+    """The support with further examples, and its labels: groups are numbered after the classes.
+
+    Known negatives become examples of their groups. The most central rows of groups, and of classes
+    that have fewer examples than usual, are added.
+    """
+    rows, codes = torch.cat([support, query], 1)[0].cpu().numpy(), labels[0].cpu().numpy()
+    found = first(torch.where(answer.outlierness > 0, -1, answer.labels))
+    found = _sort(rows, np.concatenate([codes, found]), answer.proba.shape[-1])
+    of_support, of_query = found[: len(codes)], found[len(codes) :]
+    units = unit(rows - rows.mean(axis=0))[len(codes) :]
     counts = np.bincount(codes[codes >= 0])
-    return round(counts.mean()) if counts.mean() >= _LEAST_LABELLED else 0
+    usual = np.median(counts)
+    enough = int(min(counts.max(), 2 * usual))
+    names, chosen = [codes.copy()], [np.empty(0, dtype=np.int64)]
+    for code in range(found.max() + 1):
+        members = np.flatnonzero(of_query == code)
+        if code < len(counts):
+            n_more = enough - counts[code] if counts[code] < usual else 0
+        elif np.count_nonzero(found == code) < _LEAST_GROUP:
+            break  # the next ones are smaller
+        else:
+            names[0][of_support == code] = code
+            n_more = _n_examples(labels)
+        if n_more and len(members):
+            nearness = units[members] @ units[members].mean(axis=0)
+            chosen.append(members[np.argsort(-nearness, kind="stable")][:n_more])
+            names.append(np.full(len(chosen[-1]), code))
+    examples = query[:, torch.from_numpy(np.concatenate(chosen)).to(query.device)]
+    names = torch.from_numpy(np.concatenate(names))[None].to(labels)
+    return torch.cat([support, examples], 1), names
+
+
+def _sort(rows: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Codes of the rows, with groups (numbered after the classes) in place of -1."""
+    order = np.argsort(codes < 0, kind="stable")  # those without a class are grouped
+    n_known = int((codes >= 0).sum())
+    groups = group_rows(rows[order], codes[order], n_known, random_state=0)[1]
+    found = codes.copy()
+    found[order[n_known:]] = n_classes + groups
+    return found
 
 
 def average(answer: Answer, last: Answer) -> Answer:

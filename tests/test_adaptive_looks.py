@@ -10,7 +10,13 @@ import torch
 from scipy.special import expit
 from triage_helpers import make_features
 
-from oslo_sklearn import AdaptiveOSLO, ConformalOpenSetClassifier, FewShotOpenSetSplit, evaluate
+from oslo_sklearn import (
+    AdaptiveOSLO,
+    ConformalOpenSetClassifier,
+    FewShotOpenSetSplit,
+    _adaptive_looks,
+    evaluate,
+)
 from oslo_sklearn.checks import check_open_set_estimator
 from oslo_sklearn.metrics import auroc
 from oslo_sklearn.triage import triage
@@ -102,14 +108,18 @@ def test_the_mean_is_that_of_probabilities():
     support, y, pile, _ = make_neighbours(1)
     one = AdaptiveOSLO(dtype="float64").fit(support, y, pile)
     looks = AdaptiveOSLO(n_looks=2, dtype="float64").fit(support, y, pile)
-    codes = np.searchsorted(one.classes_, y)
+    labels = torch.from_numpy(np.searchsorted(one.classes_, y))[None]
     rows = [torch.from_numpy(part)[None] for part in (support, pile)]
-    answer = one._look(rows, torch.from_numpy(codes)[None], 3)[1]
-    examples, groups = looks._find_examples(rows, torch.from_numpy(codes)[None], answer)
-    assert (one.outlierness_[examples] > 0).all()
-    np.testing.assert_array_equal(np.bincount(groups), np.full(groups.max() + 1, 3))
-    last = AdaptiveOSLO(dtype="float64")
-    last.fit(np.concatenate([support, pile[examples]]), np.append(codes, 3 + groups), pile)
+    answer = one._look(rows, labels, 3)[1]
+    again, names = (
+        part[0].numpy() for part in _adaptive_looks._add_examples(*rows, labels, answer)
+    )
+    np.testing.assert_array_equal(again[:9], support)
+    np.testing.assert_array_equal(np.bincount(names), np.full(names.max() + 1, 3))
+    where = (again[9:, None] == pile).all(-1).argmax(1)  # of the query, and rejected
+    np.testing.assert_array_equal(pile[where], again[9:])
+    assert (one.outlierness_[where] > 0).all()
+    last = AdaptiveOSLO(dtype="float64").fit(again, names, pile)
     known = (known_shares(one, pile) + known_shares(last, pile)[:, :3]) / 2
     np.testing.assert_allclose(looks.inlierness_, known.sum(1), atol=1e-12)
     np.testing.assert_allclose(looks.predict_proba(pile), known / known.sum(1)[:, None], atol=1e-9)
