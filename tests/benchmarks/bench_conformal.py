@@ -118,9 +118,11 @@ def rules(folder, name, classes, n_tasks):
         told = n_open_query / (n_query + n_open_query)
         ways = {
             'threshold="auto"': osl.AdaptiveOSLO(),
+            "auto, three looks": osl.AdaptiveOSLO(n_looks=3),
             "contamination, told": osl.AdaptiveOSLO(contamination=told),
             "tune_threshold(0.1)": osl.AdaptiveOSLO(threshold=learned),
             "guarantee, fpr 0.1": osl.ConformalOpenSetClassifier(),
+            "guarantee, three looks": osl.ConformalOpenSetClassifier(osl.AdaptiveOSLO(n_looks=3)),
             "guarantee, fdr 0.2": osl.ConformalOpenSetClassifier(alpha=0.2, control="fdr"),
         }
         is_outlier, decisions = [], {}
