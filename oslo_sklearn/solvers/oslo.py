@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import one_hot, product, squared_distances, unit_prototypes
+from .geometry import one_hot, over_classes, product, squared_distances, unit_prototypes
 
 
 class OSLOModel(NamedTuple):
@@ -90,7 +90,7 @@ def step(model: OSLOModel, log_p: Tensor, z: Tensor) -> Step:
     logit_xi = expected_log_p(log_p, z) / model.lambda_xi
     xi = torch.sigmoid(logit_xi)
     weighted = xi[..., None] * log_p if model.inlierness else log_p
-    log_z = torch.log_softmax(weighted / model.lambda_z, -1)
+    log_z = over_classes(torch.log_softmax, weighted / model.lambda_z)
     z = log_z.exp()
     return Step(logit_xi, xi, log_z, z, xi[..., None] * z if model.inlierness else z)
 
