@@ -150,7 +150,7 @@ def solve_adaptive(
             entropy, kept = fit.judge(believed)
             objective = [values.gather(-1, kept) for values in objective]
     prototypes = move_prototypes(
-        OSLO_MODEL, *only_classes(support, labels), query, starts, OSLO_STEPS
+        OSLO_MODEL, *only_classes(support, labels), query, starts, fit.cosines.mT, OSLO_STEPS
     )
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)

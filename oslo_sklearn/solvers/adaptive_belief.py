@@ -214,14 +214,17 @@ def left_out_cosines(support: Tensor, labels: Tensor, n_classes: int) -> tuple[T
     one labelled row, 0 for the others and for known negatives. Rows have unit norm.
     """
     membership = one_hot(labels, n_classes, support.dtype)
-    means = class_means(support, labels, n_classes)
     counts = (membership * membership.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+    is_paired = (counts[..., 0] > 1).to(support.dtype)
+    if not bool(is_paired.any()):
+        return torch.zeros_like(is_paired), is_paired
+    means = class_means(support, labels, n_classes)
     products = product(support, means.mT)  # (B, s, K)
     to_others = (counts * products - 1) / (counts - 1).clamp_min(1)
     products = torch.where(membership > 0, to_others, products)
     lengths = torch.linalg.vector_norm(means, dim=-1).clamp_min(1e-6)
     best = (products / lengths[:, None]).amax(-1).clamp(-1, 1)
-    return best, (counts[..., 0] > 1).to(support.dtype)
+    return best, is_paired
 
 
 def mixture_share(cosines: Tensor, own: Tensor, is_paired: Tensor) -> Tensor:
@@ -296,7 +299,7 @@ def storey_share(cosines: Tensor) -> Tensor:
         n_high = is_high.sum(-1, keepdim=True)
         share = (n_high / above).clamp(0.02, 0.98)
         n_low = (n - n_high).clamp_min(1)
-        weights = torch.where(is_high, 1.0, (share * levels * n / n_low).clamp_max(1))
+        weights = (share * levels * n / n_low).clamp_max(1).masked_fill(is_high, 1.0)
     return share.mean((-2, -1))
 
 

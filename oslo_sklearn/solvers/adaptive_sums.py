@@ -104,9 +104,9 @@ def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, function
     totals = most(totals, _TINY)
     slopes = 1 - squares / totals
     n_known = most(totals[:, :-1].sum(1), _TINY)
-    logs, log_known = log(totals), log(n_known)
-    shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
-    pull = intercepts[:, :-1] + rho * shares
-    intercepts[:, :-1] -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
-    gap = log_odds - logs[:, -1] + log_known
-    intercepts[:, -1] += gap / most(slopes[:, -1] / (n_known / n_query), 0.25)
+    log_known = log(n_known)
+    logs = log(totals) - log_known[:, None]
+    of_classes, of_none = intercepts[:, :-1], intercepts[:, -1]
+    pull = (logs[:, :-1] + math.log(totals.shape[1] - 1)) * rho + of_classes
+    of_classes -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
+    of_none += (log_odds - logs[:, -1]) / most(slopes[:, -1] * n_query / n_known, 0.25)

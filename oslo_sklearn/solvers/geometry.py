@@ -78,11 +78,7 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
     """
     if is_alone(labels, n_classes):
         return torch.zeros_like(support[:, 0])
-    parts = [support] if query is None else [support, query]
-    # Scaled first, so that no square overflows.
-    largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None, None]
-    scale = torch.where(largest > 0, largest, 1.0)
-    parts = [part / scale for part in parts]
+    parts, scale = _scaled([support] if query is None else [support, query])
     joins = one_hot(labels, n_classes, support.dtype)
     sums, counts = product(joins.mT, parts[0]), joins.sum(-2)
     if query is not None:
@@ -91,7 +87,18 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
         nearest = product(parts[1], prototypes.mT).argmax(-1)
         joins = one_hot(nearest, n_classes, support.dtype)
         sums, counts = sums + product(joins.mT, parts[1]), counts + joins.sum(-2)
-    return center_of_cells(sums, counts) * scale[:, 0]
+    return center_of_cells(sums, counts) * scale
+
+
+def _scaled(parts: list[Tensor]) -> tuple[list[Tensor], Tensor | float]:
+    """Rows ``(B, n, d)`` over a scale with which no square overflows, and that ``(B, 1)``."""
+    if len(parts[0]) == 1 and all(map(is_at_hand, parts)):
+        largest = max(abs(value) for part in parts for value in extremes(part))
+        if PLAIN[0] < largest < PLAIN[1]:
+            return parts, 1.0
+    largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None]
+    scale = torch.where(largest > 0, largest, 1.0)
+    return [part / scale[..., None] for part in parts], scale
 
 
 def is_alone(labels: Tensor, n_classes: int) -> bool:

@@ -103,14 +103,18 @@ def move(model: OSLOModel, found: Step, query: Tensor, sums: Tensor, weights: Te
 
 
 def move_prototypes(
-    model: OSLOModel, support: Tensor, labels: Tensor, query: Tensor, start: Tensor, n_steps: int
-) -> Tensor:
-    """The prototypes ``(B, K, d)`` after so many steps from a start, and nothing else."""
+    model: OSLOModel, support: Tensor, labels: Tensor, query: Tensor, start: Tensor,
+    log_p: Tensor, n_steps: int,
+) -> Tensor:  # fmt: skip
+    """The prototypes ``(B, K, d)`` after so many steps from a start, and nothing else.
+
+    ``log_p (B, n, K)`` is that of the query under the start.
+    """
     membership = one_hot(labels, start.shape[-2], support.dtype)
     of_support = product(membership.mT, support), membership.sum(-2)
     z = query.new_full((1, 1, start.shape[-2]), 1 / start.shape[-2])
-    for _ in range(n_steps):
-        found = step(model, model.log_p(query, start), z)
+    for i in range(n_steps):
+        found = step(model, model.log_p(query, start) if i else log_p, z)
         start, z = move(model, found, query, *of_support), found.z
     return start
 
