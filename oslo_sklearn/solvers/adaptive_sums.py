@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._threads import run_threads
-from .geometry import center_of_cells, one_hot, product
+from .geometry import center_of_cells, one_hot, only_classes, product
 from .oslo_tiled import tile_rows
 
 _TINY = 1e-30
@@ -66,9 +66,9 @@ class CellSums(NamedTuple):
 
     def add_support(self, support: Tensor, labels: Tensor) -> CellSums:
         """With labelled rows, which join their own class."""
-        joins = one_hot(labels, len(self.counts), torch.float64)
-        rows = joins.mT @ (support.double() * _SCALE)
-        return CellSums(self.rows + rows, self.counts + joins.sum(0))
+        support, labels = only_classes(support, labels)
+        rows = self.rows.double().index_add(0, labels, support.double() * _SCALE)
+        return CellSums(rows, self.counts + labels.bincount(minlength=len(self.counts)))
 
 
 def sum_cells(prototypes: Tensor, tiles: Sequence[Tensor]) -> CellSums:

@@ -17,6 +17,7 @@ from .._threads import pays_threads
 
 VERY_FEW = 6  # rows or columns of a product
 _NUMPY_FLOATS = (torch.float32, torch.float64)
+A_VECTOR = 16  # entries, below which torch's softmax runs slowly along the last axis
 PLAIN = 1e-15, 1e15  # lengths between these are far from under- and overflow
 CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
 
@@ -269,9 +270,9 @@ def unit_prototypes(weighted_sum: Tensor, weights: Tensor) -> Tensor:
 def over_classes(softmax: Callable[[Tensor, int], Tensor], logits: Tensor) -> Tensor:
     """``torch.softmax`` or ``torch.log_softmax`` over the last axis.
 
-    Of a few classes, torch takes a quarter of the time along an axis that is not the last.
+    Of a few classes, torch takes a third of the time along an axis that is not the last.
     """
-    if logits.shape[-1] < logits.shape[-2]:
+    if logits.shape[-1] < min(A_VECTOR, logits.shape[-2]):
         return softmax(logits.mT, -2).mT
     return softmax(logits, -1)
 
