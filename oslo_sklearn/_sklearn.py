@@ -46,15 +46,14 @@ def check_params(estimator, names=None) -> None:
     cls: Any = type(estimator)
     for name in _allowed(cls) if names is None else names:
         value = getattr(estimator, name)
-        # True, 1 and 1.0 are equal.
         is_plain = type(value) in (str, bool, int, float, type(None))
         check = _is_allowed if is_plain else _is_allowed.__wrapped__
-        if not check(cls, name, value, type(value)):
+        if not check(cls, name, value):
             validate_parameter_constraints(
                 cls._parameter_constraints, {name: value}, caller_name=cls.__name__
             )
 
 
-@lru_cache(1024)
-def _is_allowed(cls, name: str, value, kind: type) -> bool:
+@lru_cache(1024, typed=True)  # True, 1 and 1.0 are equal
+def _is_allowed(cls, name: str, value) -> bool:
     return any(one.is_satisfied_by(value) for one in _allowed(cls)[name])

@@ -264,7 +264,7 @@ def class_means(support: Tensor, labels: Tensor, n_classes: int) -> Tensor:
 def unit_prototypes(weighted_sum: Tensor, weights: Tensor) -> Tensor:
     """Put weighted sums on the unit sphere; one that cancels out (below 1e-6) becomes zero."""
     norm = torch.linalg.vector_norm(weighted_sum, dim=-1)
-    return weighted_sum / norm.masked_fill_(norm <= 1e-6 * weights, torch.inf)[..., None]
+    return weighted_sum / norm.masked_fill(norm <= 1e-6 * weights, torch.inf)[..., None]
 
 
 def over_classes(softmax: Callable[[Tensor, int], Tensor], logits: Tensor) -> Tensor:
