@@ -181,14 +181,11 @@ class SampleFit:
         are_same = len(weights) == 1
         if are_same:
             odds, top = self._odds(weights, self.intercepts[:1])
-            squares = odds.square()
         weights = weights.expand_as(self._rows)
         for at in moving.split(max(1, n_together)) if len(moving) else ():
             if not are_same:
                 odds, top = self._odds(weights[at], self.intercepts[at])
-                squares = odds.square()
-            both = (part.expand(len(at), -1, -1) for part in (odds, squares))
-            each = list(zip(at.tolist(), *both, strict=True))
+            each = list(zip(at.tolist(), odds.expand(len(at), -1, -1), strict=True))
             found = run_threads(partial(self._sweep, n_sweeps), each, self._sample.device)
             totals, factors = map(torch.stack, zip(*found, strict=True))
             rows = self._sum_rows(odds, totals.reciprocal())
@@ -229,28 +226,27 @@ class SampleFit:
             0, (len(weights), -1)
         )
 
-    def _sweep(self, n_sweeps: int, one: tuple[int, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _sweep(self, n_sweeps: int, one: tuple[int, Tensor]) -> tuple[Tensor, Tensor]:
         """Meet the shares of one hypothesis; return rows' totals and entries' factors.
 
-        ``one`` is its place among the others, its odds ``(K + 1, m)`` and their squares.
+        ``one`` is its place among the others, and its odds ``(K + 1, m)``.
 
         Newton's steps as in `adaptive`, but exponentials are taken once for all of them, and what
         a step needs are products of them with vectors.
         """
-        g, odds, squared = one
+        g, odds = one
         intercepts, replicas = self.intercepts[g], self._n_query / odds.shape[1]
         # Some rows at a time, so that they are still at hand for the next product.
-        size = max(1, _TILE_ENTRIES // len(odds))
-        tiles = list(zip(odds.split(size, 1), squared.split(size, 1), strict=True))
+        tiles = odds.split(max(1, _TILE_ENTRIES // len(odds)), 1)
         before, factor = intercepts.clone(), torch.ones_like(intercepts)
         for sweep in range(n_sweeps + 1):
             counts, squares = torch.zeros_like(factor), torch.zeros_like(factor)
             totals = []
-            for tile, squared in tiles:
+            for tile in tiles:
                 totals.append((factor @ tile).clamp_min_(_TINY))
                 per_row = totals[-1].reciprocal()
                 counts += tile @ per_row
-                squares += squared @ per_row.square_()
+                squares += tile.square() @ per_row.square_()
             counts *= replicas * factor
             squares *= replicas * factor.square()
             if sweep == n_sweeps:
