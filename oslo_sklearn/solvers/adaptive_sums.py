@@ -104,8 +104,7 @@ def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, function
     totals = most(totals, _TINY)
     slopes = 1 - squares / totals
     n_known = most(totals[:, :-1].sum(1), _TINY)
-    log_known = log(n_known)
-    logs = log(totals) - log_known[:, None]
+    logs = log(totals / n_known[:, None])
     of_classes, of_none = intercepts[:, :-1], intercepts[:, -1]
     pull = (logs[:, :-1] + math.log(totals.shape[1] - 1)) * rho + of_classes
     of_classes -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
