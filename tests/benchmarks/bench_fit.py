@@ -83,7 +83,7 @@ def main():
     with threadpool_limits(1):
         report(runs, time.process_time, "one thread, processor time")
     torch.set_num_threads(n_threads)
-    report(runs, time.perf_counter, f"{n_threads} threads, wall clock")
+    report(runs, time.perf_counter, f"wall clock, {n_threads} thread(s)")
 
 
 if __name__ == "__main__":
