@@ -30,7 +30,7 @@ from .solvers.adaptive_kernel import (
     solve_with_kernel,
 )
 from .solvers.diagnosis import unscaled_columns
-from .solvers.geometry import cell_center, product, unit_rows
+from .solvers.geometry import cell_center, over_classes, product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
 # What a solution keeps to answer rows from, in the order that `answer_rows` takes.
@@ -318,7 +318,7 @@ class AdaptiveOSLO(FurtherLooks):
         stored = {name: state[name] for name in _ANSWERS_FROM}
         found = answer_rows(**stored, rows=rows)
         return Answer(
-            torch.softmax(found.label_logits, -1),
+            over_classes(torch.softmax, found.label_logits).contiguous(),
             found.scores,
             labels=found.label_logits.argmax(-1),
             inlierness=torch.sigmoid(-found.scores),

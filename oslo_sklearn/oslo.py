@@ -18,7 +18,13 @@ from ._validation import check_rows
 from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
 from .solvers.diagnosis import is_narrow, unscaled_columns
-from .solvers.geometry import class_means, only_classes, unit_prototypes, unit_rows
+from .solvers.geometry import (
+    class_means,
+    only_classes,
+    over_classes,
+    unit_prototypes,
+    unit_rows,
+)
 from .solvers.oslo import OSLOModel, replay_oslo, solve_oslo
 from .solvers.oslo_gram import solve_oslo_tasks
 from .solvers.oslo_tiled import (
@@ -346,7 +352,7 @@ class OSLO(FewShotOpenSetClassifier):
         # A large lambda_z leaves differences between classes that single precision rounds away.
         scaled = (log_p.double() if self.lambda_z > 1 else log_p) / float(self.lambda_z)
         return Answer(
-            proba=torch.softmax(scaled, -1),
+            proba=over_classes(torch.softmax, scaled).contiguous(),
             outlierness=-logit_xi,
             labels=log_p.argmax(-1),
             assignments=z,

@@ -150,7 +150,7 @@ def solve_adaptive(
             entropy, kept = fit.judge(believed)
             objective = [values.gather(-1, kept) for values in objective]
     prototypes = move_prototypes(
-        OSLO_MODEL, *only_classes(support, labels), query, starts, OSLO_STEPS
+        OSLO_MODEL, *only_classes(support, labels), query, starts, fit.cosines.mT, OSLO_STEPS
     )
     weights, intercepts = fit.functions()
     held = (fit.belief * fit.shares).sum(-1)
@@ -387,9 +387,8 @@ class _Fit:
 
     def functions(self) -> tuple[Tensor, Tensor]:
         """Weights ``(B, H, K + 1, d)``, of functions fitted once more, and intercepts."""
-        weights = self._smooth.weights(self._targets.flatten(1, 2))
-        weights = weights.unflatten(1, self._targets.shape[1:3]) / self.model.temperature
-        weights *= self._counted
+        targets = self._targets * (self._counted / self.model.temperature)
+        weights = self._smooth.weights(targets.flatten(1, 2)).unflatten(1, targets.shape[1:3])
         held = self.model.prior_weight * self._held[:, None, :, None]
         weights[:, :-1] += held * self._starts[:, :, None]
         return weights.transpose(1, 2), self._intercepts.mT

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import ascending, class_means, one_hot, product, safe_log
+from .geometry import ascending, class_means, is_at_hand, one_hot, product, safe_log
 
 SHARPNESS = 40.0  # weight of the relative entropy with one labelled row a class
 SHORTFALL = 7.0  # weight of the squared shortfall, with one labelled row a class
@@ -214,14 +214,17 @@ def left_out_cosines(support: Tensor, labels: Tensor, n_classes: int) -> tuple[T
     one labelled row, 0 for the others and for known negatives. Rows have unit norm.
     """
     membership = one_hot(labels, n_classes, support.dtype)
-    means = class_means(support, labels, n_classes)
     counts = (membership * membership.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+    is_paired = (counts[..., 0] > 1).to(support.dtype)
+    if not bool(is_paired.any()):
+        return torch.zeros_like(is_paired), is_paired
+    means = class_means(support, labels, n_classes)
     products = product(support, means.mT)  # (B, s, K)
     to_others = (counts * products - 1) / (counts - 1).clamp_min(1)
     products = torch.where(membership > 0, to_others, products)
     lengths = torch.linalg.vector_norm(means, dim=-1).clamp_min(1e-6)
     best = (products / lengths[:, None]).amax(-1).clamp(-1, 1)
-    return best, (counts[..., 0] > 1).to(support.dtype)
+    return best, is_paired
 
 
 def mixture_share(cosines: Tensor, own: Tensor, is_paired: Tensor) -> Tensor:
@@ -286,18 +289,18 @@ def storey_share(cosines: Tensor) -> Tensor:
     others = ascending(cosines.scatter(-2, nearest[..., None, :], torch.inf).flatten(1))
     best = ascending(best)
     n_others_below = torch.searchsorted(others, best).to(cosines.dtype)[:, None]
-    levels = cosines.new_tensor(LEVELS)[:, None]
-    above = n * (1 - levels)
-    weights = cosines.new_full((len(cosines), len(LEVELS), n), first_guess(n_classes))
+    levels, where = cosines.new_tensor(LEVELS)[:, None], torch.where
+    if is_at_hand(cosines):  # on few numbers, NumPy takes half the time
+        n_others_below, levels, where = n_others_below.numpy(), levels.numpy(), np.where
+    weights = 0 * n_others_below + first_guess(n_classes)
     for _ in range(ROUNDS):
         below = n_others_below + weights.cumsum(-1) - weights
-        p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1, keepdim=True))) ** n_classes
+        p_value = 1 - (below / (n * (n_classes - 1) + weights.sum(-1)[..., None])) ** n_classes
         is_high = p_value > levels
-        n_high = is_high.sum(-1, keepdim=True)
-        share = (n_high / above).clamp(0.02, 0.98)
-        n_low = (n - n_high).clamp_min(1)
-        weights = torch.where(is_high, 1.0, (share * levels * n / n_low).clamp_max(1))
-    return share.mean((-2, -1))
+        n_high = is_high.sum(-1)[..., None]
+        share = (n_high / (n * (1 - levels))).clip(0.02, 0.98)
+        weights = where(is_high, 1.0, (share * levels * n / (n - n_high).clip(1, n)).clip(0, 1))
+    return torch.as_tensor(share.mean((-2, -1))).to(cosines)
 
 
 def first_guess(n_classes: int) -> float:

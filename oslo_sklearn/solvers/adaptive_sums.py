@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .._threads import run_threads
-from .geometry import center_of_cells, one_hot, product
+from .geometry import center_of_cells, one_hot, only_classes, product
 from .oslo_tiled import tile_rows
 
 _TINY = 1e-30
@@ -66,9 +66,9 @@ class CellSums(NamedTuple):
 
     def add_support(self, support: Tensor, labels: Tensor) -> CellSums:
         """With labelled rows, which join their own class."""
-        joins = one_hot(labels, len(self.counts), torch.float64)
-        rows = joins.mT @ (support.double() * _SCALE)
-        return CellSums(self.rows + rows, self.counts + joins.sum(0))
+        support, labels = only_classes(support, labels)
+        rows = self.rows.double().index_add(0, labels, support.double() * _SCALE)
+        return CellSums(rows, self.counts + labels.bincount(minlength=len(self.counts)))
 
 
 def sum_cells(prototypes: Tensor, tiles: Sequence[Tensor]) -> CellSums:
@@ -104,9 +104,8 @@ def meet_shares(intercepts, rho, log_odds, totals, squares, *, n_query, function
     totals = most(totals, _TINY)
     slopes = 1 - squares / totals
     n_known = most(totals[:, :-1].sum(1), _TINY)
-    logs, log_known = log(totals), log(n_known)
-    shares = logs[:, :-1] - log_known[:, None] + math.log(totals.shape[1] - 1)
-    pull = intercepts[:, :-1] + rho * shares
-    intercepts[:, :-1] -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
-    gap = log_odds - logs[:, -1] + log_known
-    intercepts[:, -1] += gap / most(slopes[:, -1] / (n_known / n_query), 0.25)
+    logs = log(totals / n_known[:, None])
+    of_classes, of_none = intercepts[:, :-1], intercepts[:, -1]
+    pull = (logs[:, :-1] + math.log(totals.shape[1] - 1)) * rho + of_classes
+    of_classes -= pull / (most(slopes[:, :-1], 0.25) * most(rho, 0) + 1)
+    of_none += (log_odds - logs[:, -1]) / most(slopes[:, -1] * n_query / n_known, 0.25)

@@ -6,6 +6,7 @@ All functions take a leading batch axis of tasks: rows are ``(B, n, d)``, protot
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch import Tensor
 from .._threads import pays_threads
 
 VERY_FEW = 6  # rows or columns of a product
+_NUMPY_FLOATS = (torch.float32, torch.float64)
+A_VECTOR = 16  # entries, below which torch's softmax runs slowly along the last axis
 PLAIN = 1e-15, 1e15  # lengths between these are far from under- and overflow
 CENTER_SHRINKAGE = 4.0  # kappa of `cell_center`; James and Stein have about 1, for other losses
 
@@ -76,11 +79,7 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
     """
     if is_alone(labels, n_classes):
         return torch.zeros_like(support[:, 0])
-    parts = [support] if query is None else [support, query]
-    # Scaled first, so that no square overflows.
-    largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None, None]
-    scale = torch.where(largest > 0, largest, 1.0)
-    parts = [part / scale for part in parts]
+    parts, scale = _scaled([support] if query is None else [support, query])
     joins = one_hot(labels, n_classes, support.dtype)
     sums, counts = product(joins.mT, parts[0]), joins.sum(-2)
     if query is not None:
@@ -89,7 +88,18 @@ def cell_center(support: Tensor, labels: Tensor, query: Tensor | None, n_classes
         nearest = product(parts[1], prototypes.mT).argmax(-1)
         joins = one_hot(nearest, n_classes, support.dtype)
         sums, counts = sums + product(joins.mT, parts[1]), counts + joins.sum(-2)
-    return center_of_cells(sums, counts) * scale[:, 0]
+    return center_of_cells(sums, counts) * scale
+
+
+def _scaled(parts: list[Tensor]) -> tuple[list[Tensor], Tensor | float]:
+    """Rows ``(B, n, d)`` over a scale with which no square overflows, and that ``(B, 1)``."""
+    if len(parts[0]) == 1 and all(map(is_at_hand, parts)):
+        largest = max(abs(value) for part in parts for value in extremes(part))
+        if PLAIN[0] < largest < PLAIN[1]:
+            return parts, 1.0
+    largest = torch.stack([part.abs().amax((1, 2)) for part in parts]).amax(0)[:, None]
+    scale = torch.where(largest > 0, largest, 1.0)
+    return [part / scale[..., None] for part in parts], scale
 
 
 def is_alone(labels: Tensor, n_classes: int) -> bool:
@@ -160,8 +170,8 @@ def are_plain(norms: Tensor, noise: float = 0.0) -> bool:
 
 def is_at_hand(x: Tensor) -> bool:
     """Whether a look at the values is free: plain CPU tensors in NumPy's types."""
-    is_plain = type(x) is Tensor and x.device.type == "cpu" and not x.requires_grad
-    return is_plain and x.dtype in (torch.float32, torch.float64)
+    is_plain = type(x) is Tensor and x.is_cpu and not x.requires_grad
+    return is_plain and x.dtype in _NUMPY_FLOATS
 
 
 def prepare_rows(x: Tensor, center: Tensor | None, normalize: bool) -> Tensor:
@@ -254,7 +264,17 @@ def class_means(support: Tensor, labels: Tensor, n_classes: int) -> Tensor:
 def unit_prototypes(weighted_sum: Tensor, weights: Tensor) -> Tensor:
     """Put weighted sums on the unit sphere; one that cancels out (below 1e-6) becomes zero."""
     norm = torch.linalg.vector_norm(weighted_sum, dim=-1)
-    return weighted_sum / torch.where(norm > 1e-6 * weights, norm, torch.inf)[..., None]
+    return weighted_sum / norm.masked_fill(norm <= 1e-6 * weights, torch.inf)[..., None]
+
+
+def over_classes(softmax: Callable[[Tensor, int], Tensor], logits: Tensor) -> Tensor:
+    """``torch.softmax`` or ``torch.log_softmax`` over the last axis.
+
+    Of a few classes, torch takes a third of the time along an axis that is not the last.
+    """
+    if logits.shape[-1] < min(A_VECTOR, logits.shape[-2]):
+        return softmax(logits.mT, -2).mT
+    return softmax(logits, -1)
 
 
 def safe_log(shares: Tensor) -> Tensor:

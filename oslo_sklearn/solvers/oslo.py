@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import one_hot, product, squared_distances, unit_prototypes
+from .geometry import one_hot, over_classes, product, squared_distances, unit_prototypes
 
 
 class OSLOModel(NamedTuple):
@@ -90,7 +90,7 @@ def step(model: OSLOModel, log_p: Tensor, z: Tensor) -> Step:
     logit_xi = expected_log_p(log_p, z) / model.lambda_xi
     xi = torch.sigmoid(logit_xi)
     weighted = xi[..., None] * log_p if model.inlierness else log_p
-    log_z = torch.log_softmax(weighted / model.lambda_z, -1)
+    log_z = over_classes(torch.log_softmax, weighted / model.lambda_z)
     z = log_z.exp()
     return Step(logit_xi, xi, log_z, z, xi[..., None] * z if model.inlierness else z)
 
@@ -103,14 +103,18 @@ def move(model: OSLOModel, found: Step, query: Tensor, sums: Tensor, weights: Te
 
 
 def move_prototypes(
-    model: OSLOModel, support: Tensor, labels: Tensor, query: Tensor, start: Tensor, n_steps: int
-) -> Tensor:
-    """The prototypes ``(B, K, d)`` after so many steps from a start, and nothing else."""
+    model: OSLOModel, support: Tensor, labels: Tensor, query: Tensor, start: Tensor,
+    log_p: Tensor, n_steps: int,
+) -> Tensor:  # fmt: skip
+    """The prototypes ``(B, K, d)`` after so many steps from a start, and nothing else.
+
+    ``log_p (B, n, K)`` is that of the query under the start.
+    """
     membership = one_hot(labels, start.shape[-2], support.dtype)
     of_support = product(membership.mT, support), membership.sum(-2)
     z = query.new_full((1, 1, start.shape[-2]), 1 / start.shape[-2])
-    for _ in range(n_steps):
-        found = step(model, model.log_p(query, start), z)
+    for i in range(n_steps):
+        found = step(model, model.log_p(query, start) if i else log_p, z)
         start, z = move(model, found, query, *of_support), found.z
     return start
 

@@ -62,7 +62,7 @@ class Smoother:
         """The fitted weights V, ``(B, R, d)``."""
         if self._is_dual:
             coefficients = product(product(targets, self._inverse), self._gram)
-            return self._sum_rows(coefficients) / self._scale
+            return self._sum_rows(coefficients.div_(self._scale))
         return self._sum_rows(targets * self._omega[..., None, :]) @ self._map
 
     def _sum_rows(self, coefficients: Tensor) -> Tensor:
