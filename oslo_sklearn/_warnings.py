@@ -57,6 +57,15 @@ def warn_of_unscaled_columns(estimator, columns) -> None:
     )
 
 
+def warn_of_uneven_rows(ratio: float) -> None:
+    warn(
+        f"A tenth of the rows is {ratio:.1f} times as long as another tenth. If the length of "
+        "a row tells nothing of its class, as with counts, scale rows to unit length first, with a "
+        "Normalizer.",
+        TaskWarning,
+    )
+
+
 def warn_of_a_narrow_query(estimator) -> None:
     warn(
         f"Most of the {len(estimator.classes_)} classes seem to have almost no rows in the query, "

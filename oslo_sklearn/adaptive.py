@@ -13,7 +13,7 @@ from ._decision import Zero
 from ._docs import shared_docs
 from ._sklearn import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, StrOptions
 from ._typing import Center, Device, DType, Label, Threshold
-from ._warnings import warn_of_an_open_mix, warn_of_unscaled_columns
+from ._warnings import warn_of_an_open_mix
 from .base import Answer, FewShotOpenSetClassifier, Solution
 from .solvers.adaptive import (
     LEAST_SHARE,
@@ -29,7 +29,6 @@ from .solvers.adaptive_kernel import (
     needs_kernel,
     solve_with_kernel,
 )
-from .solvers.diagnosis import unscaled_columns
 from .solvers.geometry import cell_center, over_classes, product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -326,9 +325,7 @@ class AdaptiveOSLO(FurtherLooks):
 
     def _warn_of_task(self, look, codes):
         super()._warn_of_task(look, codes)
-        columns = unscaled_columns(look)
-        if columns is not None:
-            warn_of_unscaled_columns(self, columns)
+        self._warn_of_features(look)
 
     def _warn_of_answers(self, look):
         least, most = _UNSURE

@@ -23,8 +23,20 @@ from ._solving import TaskSolver
 from ._threads import enough_threads
 from ._typing import Array, Center, Device, DType, Label, Lazy, RowsLike, Threshold
 from ._validation import as_tensor, check_labels, check_rows, part_negatives
-from ._warnings import warn_of_a_single_row, warn_of_another_scale, warn_of_no_convergence
-from .solvers.diagnosis import Look, size_ratio
+from ._warnings import (
+    warn_of_a_single_row,
+    warn_of_another_scale,
+    warn_of_no_convergence,
+    warn_of_uneven_rows,
+    warn_of_unscaled_columns,
+)
+from .solvers.diagnosis import (
+    MOST_LENGTH_RATIO,
+    Look,
+    length_ratio,
+    size_ratio,
+    unscaled_columns,
+)
 from .solvers.geometry import only_classes
 
 _MAX_STORED_BYTES = 2**30
@@ -129,6 +141,17 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         ratio = size_ratio(look)
         if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
             warn_of_another_scale(ratio)
+
+    def _warn_of_features(self, look: Look) -> None:
+        """Warn of columns and rows that were not scaled."""
+        columns = unscaled_columns(look)
+        if columns is not None:
+            warn_of_unscaled_columns(self, columns)
+        # A centre is subtracted before rows are scaled, and moves short rows the farthest.
+        if self.normalize and self.center is not None:
+            ratio = length_ratio(look)
+            if ratio > MOST_LENGTH_RATIO:
+                warn_of_uneven_rows(ratio)
 
     def _warn_of_answers(self, look: Look) -> None:
         """Warn where the task that was just solved is not one for this method."""

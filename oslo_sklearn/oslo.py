@@ -15,9 +15,9 @@ from ._sklearn import COUNT_OR_ZERO, NOT_NEGATIVE, POSITIVE, StrOptions
 from ._threads import own_threads
 from ._typing import Center, Device, DType, Label, Threshold
 from ._validation import check_rows
-from ._warnings import warn_of_a_narrow_query, warn_of_unscaled_columns
+from ._warnings import warn_of_a_narrow_query
 from .base import Answer, FewShotOpenSetClassifier, Solution, is_worth_storing
-from .solvers.diagnosis import is_narrow, unscaled_columns
+from .solvers.diagnosis import is_narrow
 from .solvers.geometry import (
     class_means,
     only_classes,
@@ -280,9 +280,7 @@ class OSLO(FewShotOpenSetClassifier):
 
     def _warn_of_task(self, look, codes):
         super()._warn_of_task(look, codes)
-        columns = unscaled_columns(look)
-        if columns is not None:
-            warn_of_unscaled_columns(self, columns)
+        self._warn_of_features(look)
         # Another centre does not follow the query.
         if self._centers_on_task() and is_narrow(look, codes, len(self.classes_)):
             warn_of_a_narrow_query(self)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 from oslo_sklearn import OSLO, AdaptiveOSLO, SimpleShot, adaptive, evaluate
 from oslo_sklearn.exceptions import TaskWarning
@@ -108,6 +108,24 @@ def test_unscaled_columns_warn(method, load, text):
 
 def split_of(X, y, support, query):
     return X[support], y[support], X[query]
+
+
+@pytest.mark.parametrize("method", [OSLO, AdaptiveOSLO])
+def test_rows_of_very_different_lengths_warn(method):
+    """Counts: a long text has a long row."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(6), 30)
+    chances = rng.dirichlet(np.full(300, 0.3), size=6)
+    n_words = rng.integers(20, 400, size=len(y))
+    X = np.array([rng.multinomial(n, chances[k]) for n, k in zip(n_words, y, strict=True)], float)
+    support = np.flatnonzero(np.arange(len(y)) % 30 < 5)
+    query = np.setdiff1d(np.arange(len(y)), support)
+    (message,) = messages(method(), *split_of(X, y, support, query))
+    assert "times as long as another tenth" in message
+    assert "Normalizer" in message
+    assert not messages(method(), *split_of(normalize(X), y, support, query))
+    assert not messages(method(center=None), *split_of(X, y, support, query))
+    assert not messages(method(), *split_of(X[:, :100], y, support, query))
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
