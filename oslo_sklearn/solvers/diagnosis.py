@@ -168,6 +168,8 @@ def _are_surely_even(look: Look, n_largest: int) -> bool:
 
     What a column varies about its mean over all rows is no less than over some of them.
     """
+    if not all(part.are_plain for part in look):
+        return False  # squares may overflow
     rows = look.query.rows[::_EACH_OF]
     squares = (rows - rows.mean(0)).square_().sum(0)
     of_others = float(squares.sum() - n_largest * squares.max())
