@@ -93,7 +93,8 @@ class NovelClassDiscovery(WrappingClassifier):
     fit, or there was no query, every call of ``transduce`` groups its own rows.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
-    set, and take part in the decomposition; they are in no group.
+    set, and take part in the decomposition; they are in no group. For three looks with known
+    negatives, pass ``oslo_sklearn.discovery.Looks(AdaptiveOSLO(outlier_label=...))``.
 
     References
     ----------

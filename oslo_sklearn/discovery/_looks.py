@@ -27,12 +27,20 @@ class Looks(BaseEstimator):
     """AdaptiveOSLO three times, and the mean of its first and its last answer.
 
     The first look knows the labelled classes only. What it rejects is grouped, and each group lends
-    its most central rows as labelled examples of a class of its own. The next look decides between
-    the known classes, these groups, and neither; and once more, with the groups of what was
-    rejected by then. This finds unknown rows that resemble a known class, but lie near a group of
-    unknown ones. Where a group was part of a known class, the mean with the first look limits the
-    harm. AdaptiveOSLO's scores are log-odds of being unknown, which makes them probabilities to
-    average.
+    its most central rows as labelled examples of a class of its own. Known negatives are grouped
+    with the rejected rows, and are examples of their groups. A class with fewer examples than
+    usual, as one that has just been named, also lends its most central rows. The next look decides
+    between the known classes, these groups, and neither; and once more, with what was found by
+    then. This finds unknown rows that resemble a known class, but lie near a group of unknown ones.
+    Where a group was part of a known class, the mean with the first look limits the harm.
+    AdaptiveOSLO's scores are log-odds of being unknown, which makes them probabilities to average.
+
+    Parameters
+    ----------
+    estimator : AdaptiveOSLO
+        Its options count for each look.
+    outlier_label : label or None, default=None
+        Replaces the estimator's own, if given.
     """
 
     def __init__(self, estimator, outlier_label=None):
@@ -41,7 +49,9 @@ class Looks(BaseEstimator):
 
     def fit(self, support_X, support_y, query_X=None):
         """Look at a task. Without a query, each later call takes its rows as the query."""
-        self.estimator_ = clone(self.estimator).set_params(outlier_label=self.outlier_label)
+        self.estimator_ = clone(self.estimator)
+        if self.outlier_label is not None:
+            self.estimator_.set_params(outlier_label=self.outlier_label)
         self.estimator_.fit(support_X, support_y, query_X)
         for name in ("classes_", "n_iter_", *_OF_FIRST_LOOK, *INPUT_ATTRIBUTES):
             if hasattr(self.estimator_, name):
@@ -51,17 +61,15 @@ class Looks(BaseEstimator):
         self._task = deepcopy((support_X, support_y)) if query_X is None else None
         if self._task is not None:
             return self
-        codes = positions_in(self.classes_, np.asarray(support_y).ravel())  # -1: known negatives
-        n_examples = _n_examples(codes)
-        self._keep(self._answer(query_X))
         support, query = (as_features(self.estimator_, X) for X in (support_X, query_X))
-        for _ in range(_FURTHER if n_examples else 0):
-            groups = self._group(codes, support, query)
-            rows, names = _examples(groups, support, query, n_examples)
-            if not len(rows):
+        codes = positions_in(self.classes_, np.asarray(support_y).ravel())  # -1: known negatives
+        order = np.argsort(codes < 0, kind="stable")  # group_rows wants them beside the query
+        support, codes = support[order], codes[order]
+        self._keep(self._answer(query_X))
+        for _ in range(_FURTHER if _n_examples(codes) else 0):
+            X, y = _add_examples(self._sort(codes, support, query), codes, support, query)
+            if np.array_equal(y, codes):
                 break
-            X = np.concatenate([support, query[rows]])
-            y = np.concatenate([codes, len(self.classes_) + names])
             with warnings.catch_warnings():  # the first look has said what the user can mend
                 warnings.simplefilter("ignore", TaskWarning)
                 self.last_ = clone(self.estimator_).set_params(outlier_label=-1).fit(X, y, query)
@@ -71,12 +79,18 @@ class Looks(BaseEstimator):
     def _keep(self, answer) -> None:
         self.labels_, self.outlierness_ = answer.labels, answer.outlierness
 
-    def _group(self, codes, support, query) -> np.ndarray:
-        """Group of each row of the query, -1 where it is of a known class so far."""
+    def _sort(self, codes, support, query) -> np.ndarray:
+        """Class of each row of both so far.
+
+        Known negatives and rejected rows are grouped; groups are numbered after the classes.
+        """
         found = np.searchsorted(self.classes_, self.labels_)
         found[self.outlierness_ > self.threshold_] = -1
-        rows = np.concatenate([support, query])
-        return group_rows(rows, np.concatenate([codes, found]), len(codes), random_state=0)[1]
+        found, rows = np.concatenate([codes, found]), np.concatenate([support, query])
+        n_known = np.count_nonzero(codes >= 0)
+        groups = group_rows(rows, found, n_known, random_state=0)[1]
+        found[n_known:] = np.where(groups < 0, found[n_known:], len(self.classes_) + groups)
+        return found
 
     @property
     def threshold_(self):
@@ -134,16 +148,27 @@ def _n_examples(codes: np.ndarray) -> int:
     return round(counts.mean()) if counts.mean() >= _LEAST_LABELLED else 0
 
 
-def _examples(groups, support, query, n_examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """The most central rows of each group, and which group they are of."""
+def _add_examples(found, codes, support, query) -> tuple[np.ndarray, np.ndarray]:
+    """The support with known negatives as examples of their groups, and with the most central rows
+    of groups and of classes that have fewer examples than usual.
+    """
+    of_support, of_query = found[: len(codes)], found[len(codes) :]
     units = unit(query - np.concatenate([support, query]).mean(axis=0))
-    rows: list[np.ndarray] = []
-    names: list[int] = []
-    for group in range(groups.max() + 1):
-        members = np.flatnonzero(groups == group)
-        if len(members) < _LEAST_GROUP:
-            break  # the next ones are smaller
-        nearness = units[members] @ units[members].mean(axis=0)
-        rows.extend(members[np.argsort(-nearness, kind="stable")][:n_examples])
-        names.extend([group] * min(n_examples, len(members)))
-    return np.array(rows, dtype=int), np.array(names, dtype=int)
+    counts = np.bincount(codes[codes >= 0])
+    usual = np.median(counts)
+    enough = int(min(counts.max(), 2 * usual))
+    y, rows = [codes.copy()], [np.empty(0, dtype=int)]
+    for code in range(found.max() + 1):
+        members = np.flatnonzero(of_query == code)
+        if code >= len(counts):
+            if np.count_nonzero(found == code) < _LEAST_GROUP:
+                break  # the next ones are smaller
+            y[0][of_support == code] = code
+            n_more = _n_examples(codes)
+        else:
+            n_more = enough - counts[code] if counts[code] < usual else 0
+        if n_more and len(members):
+            nearness = units[members] @ units[members].mean(axis=0)
+            rows.append(members[np.argsort(-nearness, kind="stable")][:n_more])
+            y.append(np.full(len(rows[-1]), code))
+    return np.concatenate([support, query[np.concatenate(rows)]]), np.concatenate(y)
