@@ -69,7 +69,7 @@ def test_ten_suggested_labels(n_shot):
     """Rows with the right name, after ten rows of the query got theirs."""
     means = []
     for name in SETS:
-        rows = label_and_refit(*novel_tasks(name, 28, n_shot), n_labels=[10])
+        rows = label_and_refit(*novel_tasks(name, 14, n_shot), n_labels=[10])
         means.append(rows.groupby("method")["accuracy"].mean())
         print(name, means[-1].round(3).to_dict())
     mean = sum(means) / len(means)
