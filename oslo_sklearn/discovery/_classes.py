@@ -40,7 +40,8 @@ class NovelClassDiscovery(WrappingClassifier):
     rows has the likelihood :math:`p(G)`. The cost c of a group is 0.38 times what a class gains,
     on average, if it has a mean of its own and not the task's. This class is as large as a known
     one. If the groups found are larger, it is as large as they are. If they are smaller, its size
-    is the geometric mean of both.
+    is the geometric mean of both. Where likelihood without costs has more groups, and these gain on
+    average what the model expects of separate classes, their number is taken.
 
     Parameters
     ----------
