@@ -68,15 +68,16 @@ def count_groups(rows: np.ndarray, space: TaskSpace, max_groups, random) -> int:
     while len(rows) / found > group_size:
         group_size = len(rows) / found
         found = best(group_size)
-    return _clear_number(dict(enumerate(likelihoods, 1)), found, most, rows, space, random)
+    return _clear_number(dict(enumerate(likelihoods, 1)), found, most, rows, space)
 
 
-def _clear_number(likelihoods: dict, found: int, most: int, rows, space, random) -> int:
+def _clear_number(likelihoods: dict, found: int, most: int, rows, space) -> int:
     """The number of groups that likelihood alone has, if they are clear; else what was found.
 
     Costs take groups to be about as large as known classes, and merge many smaller ones. Where
     groups are clear, likelihood falls beyond their number, whatever their number and size.
     """
+    random = check_random_state(0)  # of its own: where nothing is clear, nothing changes
 
     def at(number: int) -> float:
         if number not in likelihoods:
