@@ -87,7 +87,7 @@ class Looks(BaseEstimator):
         found = np.searchsorted(self.classes_, self.labels_)
         found[self.outlierness_ > self.threshold_] = -1
         found, rows = np.concatenate([codes, found]), np.concatenate([support, query])
-        n_known = np.count_nonzero(codes >= 0)
+        n_known = int((codes >= 0).sum())
         groups = group_rows(rows, found, n_known, random_state=0)[1]
         found[n_known:] = np.where(groups < 0, found[n_known:], len(self.classes_) + groups)
         return found
