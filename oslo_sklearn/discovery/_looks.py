@@ -48,7 +48,18 @@ class Looks(BaseEstimator):
         self.outlier_label = outlier_label
 
     def fit(self, support_X, support_y, query_X=None):
-        """Look at a task. Without a query, each later call takes its rows as the query."""
+        """Look at a task. Without a query, each later call takes its rows as the query.
+
+        Parameters
+        ----------
+        support_X : array-like of shape (n_support, n_features)
+        support_y : array-like of shape (n_support,)
+        query_X : array-like of shape (n_query, n_features), optional
+
+        Returns
+        -------
+        self : Looks
+        """
         self.estimator_ = clone(self.estimator)
         if self.outlier_label is not None:
             self.estimator_.set_params(outlier_label=self.outlier_label)
@@ -98,22 +109,58 @@ class Looks(BaseEstimator):
         return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
     def transduce(self, X):
-        """Labels, probabilities, outlierness and decisions."""
+        """Labels, probabilities, outlierness and decisions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        answer : Transduction
+        """
         looked = self._at(X)
         answer = looked._answer(X)
         answer.is_outlier = answer.outlierness > looked.threshold_
         return answer
 
     def predict(self, X):
-        """The best of the known classes."""
+        """The best of the known classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
         return self._at(X)._answer(X).labels
 
     def predict_proba(self, X):
-        """Probability of each known class, given that the row belongs to one."""
+        """Probability of each known class, given that the row belongs to one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+        """
         return self._at(X)._answer(X).proba
 
     def score_samples(self, X):
-        """Log-odds of being unknown."""
+        """Log-odds of being unknown.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
         return self._at(X)._answer(X).outlierness
 
     def _at(self, X):
