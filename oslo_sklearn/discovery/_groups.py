@@ -24,6 +24,7 @@ _PATIENCE = 4  # further numbers to try after the best
 # alone has, and these gain this share of what the model expects. Rows of the sets above have up to
 # 0.6 of the latter, rows drawn around many separate means 1.0.
 _CONFIRMED, _CLEAR = 2 / 3, 0.8
+_LEAST_CLEAR = 5  # rows per group on average; parts of three rows gain by chance what classes do
 _N_STARTS = 8
 _N_STARTS_TO_COUNT = 4
 _MOST_STARTED = 200  # centres, of all starts together
@@ -100,6 +101,7 @@ def _clear_number(likelihoods: dict, found: int, most: int, rows, space) -> int:
     confirmed = max(likelihoods, key=lambda number: likelihoods[number] - _COST * gain * number)
     gained = likelihoods[top] - likelihoods[found]
     is_clear = confirmed >= _CONFIRMED * top and gained >= _CLEAR * gain * (top - found)
+    is_clear = is_clear and len(rows) >= _LEAST_CLEAR * top
     return top if is_clear and top > found else found
 
 
