@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 
 from .._decision import Scores
 from .._results import Transduction
+from .._typing import Array, Labels, RowsLike
 from .._wrapped import INPUT_ATTRIBUTES
 from ..exceptions import TaskWarning
 from ..metrics.registry import positions_in
@@ -43,11 +45,11 @@ class Looks(BaseEstimator):
         Replaces the estimator's own, if given.
     """
 
-    def __init__(self, estimator, outlier_label=None):
+    def __init__(self, estimator: Any, outlier_label: Any = None) -> None:
         self.estimator = estimator
         self.outlier_label = outlier_label
 
-    def fit(self, support_X, support_y, query_X=None):
+    def fit(self, support_X: RowsLike, support_y: Labels, query_X: RowsLike | None = None) -> Looks:
         """Look at a task. Without a query, each later call takes its rows as the query.
 
         Parameters
@@ -104,11 +106,11 @@ class Looks(BaseEstimator):
         return found
 
     @property
-    def threshold_(self):
+    def threshold_(self) -> float:
         """As of AdaptiveOSLO, on the scores of all looks."""
         return self.estimator_._rule().threshold(Scores(self.outlierness_))
 
-    def transduce(self, X):
+    def transduce(self, X: RowsLike) -> Transduction:
         """Labels, probabilities, outlierness and decisions.
 
         Parameters
@@ -124,7 +126,7 @@ class Looks(BaseEstimator):
         answer.is_outlier = answer.outlierness > looked.threshold_
         return answer
 
-    def predict(self, X):
+    def predict(self, X: RowsLike) -> Array:
         """The best of the known classes.
 
         Parameters
@@ -137,7 +139,7 @@ class Looks(BaseEstimator):
         """
         return self._at(X)._answer(X).labels
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: RowsLike) -> Array:
         """Probability of each known class, given that the row belongs to one.
 
         Parameters
@@ -150,7 +152,7 @@ class Looks(BaseEstimator):
         """
         return self._at(X)._answer(X).proba
 
-    def score_samples(self, X):
+    def score_samples(self, X: RowsLike) -> Array:
         """Log-odds of being unknown.
 
         Parameters
