@@ -64,6 +64,46 @@ def test_without_examples_or_groups_there_is_one_look(n_shot):
     np.testing.assert_allclose(looks.transduce(rows).proba, once.predict_proba(rows), atol=1e-6)
 
 
+def fit_and_record(monkeypatch, *task):
+    """The fitted estimator, and the support of each look: rows and codes."""
+    seen = []
+    real = AdaptiveOSLO._look
+
+    def look(self, rows, labels, n_classes):
+        seen.append((rows[0][0].numpy(), labels[0].numpy()))
+        return real(self, rows, labels, n_classes)
+
+    monkeypatch.setattr(AdaptiveOSLO, "_look", look)
+    return AdaptiveOSLO(n_looks=3, outlier_label="unknown").fit(*task), seen
+
+
+def test_a_class_with_fewer_examples_than_usual_gets_central_rows(monkeypatch):
+    support, y, pile, truth = make_features(n_shot=3)
+    kept = np.delete(np.arange(len(y)), [1, 2])  # one example of the first class is left
+    is_known = np.isin(truth, y)
+    _, seen = fit_and_record(monkeypatch, support[kept], y[kept], pile[is_known])
+    assert np.bincount(seen[1][1]).tolist() == [3, 3, 3]
+    added = [np.flatnonzero((pile == row).all(axis=1)).item() for row in seen[1][0][-2:]]
+    assert truth[added].tolist() == [y[0]] * 2
+
+
+def test_known_negatives_are_examples_of_their_group(monkeypatch):
+    support, y, pile, truth = make_features(n_shot=3)
+    new = np.flatnonzero(~np.isin(truth, y))
+    marked = np.concatenate([new[:2], new[-1:]])  # of two unknown classes
+    assert truth[marked[0]] == truth[marked[1]] != truth[marked[2]]
+    X, labels = np.concatenate([pile[marked], support]), np.concatenate([["unknown"] * 3, y])
+    looks, seen = fit_and_record(monkeypatch, X, labels, np.delete(pile, marked, axis=0))
+    last, codes = seen[-1]
+    first, second, other = (codes[(last == row).all(axis=1)].item() for row in pile[marked])
+    assert first == second != other
+    assert min(first, other) >= len(looks.classes_)
+    for code, name in ((first, truth[marked[0]]), (other, truth[marked[2]])):
+        of_group = [truth[(pile == row).all(axis=1)].item() for row in last[codes == code]]
+        assert len(of_group) > 3  # rows of the pile beside the marked ones
+        assert set(of_group) == {name}
+
+
 def test_answers_are_probabilities_and_hold_for_single_rows():
     support, y, pile, _ = make_neighbours(1)
     looks = AdaptiveOSLO(n_looks=3).fit(support, y, pile)

@@ -44,7 +44,8 @@ class NovelClassDiscovery(WrappingClassifier):
     rows has the likelihood :math:`p(G)`. The cost c of a group is 0.38 times what a class gains,
     on average, if it has a mean of its own and not the task's. This class is as large as a known
     one. If the groups found are larger, it is as large as they are. If they are smaller, its size
-    is the geometric mean of both.
+    is the geometric mean of both. Where likelihood without costs has more groups, and these gain on
+    average what the model expects of separate classes, their number is taken.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ class NovelClassDiscovery(WrappingClassifier):
     fit, or there was no query, every call of ``transduce`` groups its own rows.
 
     Known negatives (see :doc:`/guide/unknown`) go to the estimator, if its ``outlier_label`` is
-    set, and take part in the decomposition; they are in no group.
+    set, and take part in the decomposition; they are in no group. For three looks with known
+    negatives, pass ``AdaptiveOSLO(n_looks=3, outlier_label=...)``.
 
     References
     ----------

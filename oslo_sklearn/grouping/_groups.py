@@ -20,8 +20,14 @@ from ._space import TaskSpace, expected_gain, log_likelihood, make_space
 # Chosen on base and validation classes of birds, groceries, flowers and questions.
 _COST = 0.38  # of what a known class gains by a mean of its own, a further group has to gain
 _PATIENCE = 4  # further numbers to try after the best
+# Groups are clear where likelihood with costs has at least this share of the groups that likelihood
+# alone has, and these gain this share of what the model expects. Rows of the sets above have up to
+# 0.6 of the latter, rows drawn around many separate means 1.0.
+_CONFIRMED, _CLEAR = 2 / 3, 0.8
+_LEAST_CLEAR = 5  # rows per group on average; parts of three rows gain by chance what classes do
 _N_STARTS = 8
 _N_STARTS_TO_COUNT = 4
+_MOST_STARTED = 200  # centres, of all starts together
 _MOST_COUNTED = 2000  # rows; more are sampled to find the number
 _SAME_ROW = 1e-5  # distance that rounding may put between a row of unit norm and itself
 
@@ -39,7 +45,7 @@ def find_centers(
 
 
 def count_groups(rows: np.ndarray, space: TaskSpace, max_groups, random) -> int:
-    """The number of groups with the highest likelihood minus costs."""
+    """The number of groups with the highest likelihood minus costs, or a clear higher one."""
     share = min(_MOST_COUNTED / len(rows), 1.0)
     if share < 1:
         rows = rows[random.choice(len(rows), _MOST_COUNTED, replace=False)]
@@ -63,13 +69,47 @@ def count_groups(rows: np.ndarray, space: TaskSpace, max_groups, random) -> int:
     while len(rows) / found > group_size:
         group_size = len(rows) / found
         found = best(group_size)
-    return found
+    return _clear_number(dict(enumerate(likelihoods, 1)), found, most, rows, space)
+
+
+def _clear_number(likelihoods: dict, found: int, most: int, rows, space) -> int:
+    """The number of groups that likelihood alone has, if they are clear; else what was found.
+
+    Costs take groups to be about as large as known classes, and merge many smaller ones. Where
+    groups are clear, likelihood falls beyond their number, whatever their number and size.
+    """
+    random = check_random_state(0)  # of its own: where nothing is clear, nothing changes
+
+    def at(number: int) -> float:
+        if number not in likelihoods:
+            labels = k_means(rows, number, random, n_starts=1).labels_
+            likelihoods[number] = log_likelihood(*sum_groups(rows, labels), space).sum()
+        return likelihoods[number]
+
+    top = max(likelihoods, key=likelihoods.__getitem__)
+    while top < most and at(min(2 * top, most)) > at(top):
+        top = min(2 * top, most)
+    low, high = max(top // 2, 1), min(2 * top, most)
+    while high - low > max(2, top / 20):
+        third = (high - low) // 3
+        if at(low + third) < at(high - third):
+            low += third
+        else:
+            high -= third
+    top = max(likelihoods, key=likelihoods.__getitem__)
+    gain = expected_gain(len(rows) / top, space)
+    confirmed = max(likelihoods, key=lambda number: likelihoods[number] - _COST * gain * number)
+    gained = likelihoods[top] - likelihoods[found]
+    is_clear = confirmed >= _CONFIRMED * top and gained >= _CLEAR * gain * (top - found)
+    is_clear = is_clear and len(rows) >= _LEAST_CLEAR * top
+    return top if is_clear and top > found else found
 
 
 def k_means(
     rows: np.ndarray, n_groups: int, random, weights=None, n_starts: int = _N_STARTS
 ) -> KMeans:
-    """The best of several runs of k-means."""
+    """The best of several runs of k-means; of fewer where each takes long, with many groups."""
+    n_starts = min(n_starts, max(_MOST_STARTED // n_groups, 1))
     means = KMeans(n_groups, n_init=n_starts, random_state=random.randint(2**31 - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # rows may repeat

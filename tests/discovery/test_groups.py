@@ -59,6 +59,19 @@ def test_clear_groups_are_found_with_their_number(sizes):
     assert (np.diff(np.bincount(groups[groups >= 0])) <= 0).all()
 
 
+@pytest.mark.parametrize(("n_groups", "size", "known_size"), [(30, 15, 60), (100, 10, 100)])
+def test_many_clear_groups_are_found_beside_larger_known_classes(n_groups, size, known_size):
+    known, codes = make_rows([known_size] * 5, n_features=200, seed=1)
+    rows, labels = make_rows([size] * n_groups, n_features=200, seed=2)
+    features = np.concatenate([known, rows])
+    all_codes = np.concatenate([codes, np.full(len(rows), -1)])
+    grouping, groups, _ = group_rows(features, all_codes, random_state=0)
+    assert abs(len(grouping) - n_groups) <= 0.1 * n_groups
+    assert adjusted_rand_score(labels, groups[len(known) :]) > 0.9
+    limited, *_ = group_rows(features, all_codes, max_groups=7, random_state=0)
+    assert len(limited) <= 7
+
+
 def test_one_class_is_not_split():
     known, codes = make_rows([15] * 5, seed=1)
     rows, _ = make_rows([60], seed=2)
