@@ -56,7 +56,8 @@ from .smoother import moment_map
 FIRST_ROWS = 2**13  # that the hypotheses are first judged on
 SAMPLE_ROWS = 2**16  # that go through all steps
 SAMPLE_ENTRIES = 2**26  # of a sample, at most
-SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, and those at hand at once, at most
+SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, at most
+ASSIGNMENTS_AT_HAND = 2**22  # of several hypotheses that share a product; one may have more
 # Belief of a hypothesis that goes on, after a look at a sample and after its first step.
 LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
 HOPELESS_AT_START = 1e-12  # the first step may still change a belief by some powers of ten
@@ -176,7 +177,7 @@ class SampleFit:
         with rows are taken for several hypotheses at once, which is twice as fast.
         """
         n_entries, n_rows = weights.shape[1], len(self._sample)
-        n_together = min(-(-WIDE_PRODUCT // n_entries), SAMPLE_ASSIGNMENTS // (n_entries * n_rows))
+        n_together = min(-(-WIDE_PRODUCT // n_entries), ASSIGNMENTS_AT_HAND // (n_entries * n_rows))
         moving = self._is_moving.nonzero()[:, 0]
         are_same = len(weights) == 1
         if are_same:
@@ -333,6 +334,10 @@ def solve_adaptive_tiled(
         ``add_up(path)`` returns the sums over all rows for OSLO's step after a path.
     """
     n_classes, judged_at = len(starts), min(max_iter, STEPS_TO_JUDGE)
+    # First, while nothing else is held: what threads keep of their memory serves again.
+    path = ascend(
+        OSLO_MODEL, support, labels, n_classes, add_up, max_iter=OSLO_STEPS, start=starts
+    ).path
     about, assumed = describe(model, support, labels, sample, n_query, starts, share)
     is_first = len(sample) <= FIRST_ROWS  # solved as `adaptive` does, but for rounding
     if believed is not None:
@@ -361,9 +366,6 @@ def solve_adaptive_tiled(
             fit.settle()
             believed = F.normalize(found[kept], p=1, dim=0)
             entropy = (believed * entropy[kept]).sum()
-    path = ascend(
-        OSLO_MODEL, support, labels, n_classes, add_up, max_iter=OSLO_STEPS, start=starts
-    ).path
     weights, intercepts = fit.weights(), fit.intercepts
     held = (believed * fit.assumed.shares).sum()
     if share is None and is_alone(labels, n_classes):
