@@ -129,11 +129,15 @@ def average(answer: Answer, last: Answer) -> Answer:
     """
     n_classes = answer.proba.shape[-1]
     of_classes = last.proba[..., :n_classes]
+    total = of_classes.sum(-1)
     of_groups = last.proba[..., n_classes:].sum(-1)
     first_known, last_known = F.logsigmoid(-answer.outlierness), F.logsigmoid(-last.outlierness)
-    known = torch.logaddexp(first_known, last_known + safe_log(of_classes.sum(-1)))
     last_unknown = torch.logaddexp(F.logsigmoid(last.outlierness), last_known + safe_log(of_groups))
+    last_known = last_known + safe_log(total)
+    known = torch.logaddexp(first_known, last_known)
     scores = torch.logaddexp(F.logsigmoid(answer.outlierness), last_unknown) - known
-    proba = answer.proba * (first_known - known).exp()[..., None]
-    proba = proba + of_classes * (last_known - known).exp()[..., None]
+    # Where the groups leave nothing to the classes, the first look tells them apart.
+    is_left = (total > torch.finfo(total.dtype).tiny)[..., None]
+    of_classes = torch.where(is_left, of_classes / total[..., None], answer.proba)
+    proba = torch.lerp(answer.proba, of_classes, (last_known - known).exp()[..., None])
     return Answer(proba, scores, labels=proba.argmax(-1), inlierness=torch.sigmoid(-scores))

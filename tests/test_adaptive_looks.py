@@ -17,6 +17,7 @@ from oslo_sklearn import (
     _adaptive_looks,
     evaluate,
 )
+from oslo_sklearn.base import Answer
 from oslo_sklearn.checks import check_open_set_estimator
 from oslo_sklearn.metrics import auroc
 from oslo_sklearn.triage import triage
@@ -163,6 +164,18 @@ def test_the_mean_is_that_of_probabilities():
     known = (known_shares(one, pile) + known_shares(last, pile)[:, :3]) / 2
     np.testing.assert_allclose(looks.inlierness_, known.sum(1), atol=1e-12)
     np.testing.assert_allclose(looks.predict_proba(pile), known / known.sum(1)[:, None], atol=1e-9)
+
+
+def test_groups_that_leave_nothing_to_the_classes():
+    """The first look tells the classes apart, and probabilities sum to 1."""
+    first, last = (
+        Answer(torch.tensor(p), torch.tensor(s))
+        for p, s in (([[[0.7, 0.3]]], [[500.0]]), ([[[0.0, 0.0, 1.0]]], [[-500.0]]))
+    )
+    mean = _adaptive_looks.average(first, last)
+    np.testing.assert_allclose(mean.proba[0, 0], [0.7, 0.3])
+    assert np.isfinite(mean.outlierness).all()
+    assert mean.outlierness[0, 0] > 50
 
 
 def known_shares(fitted, rows):
