@@ -12,7 +12,6 @@ from torch import Tensor
 from ._adaptive_large import LargeTasks
 from ._results import Answer, Solution, as_batch, first
 from .grouping import group_rows, unit
-from .solvers.geometry import safe_log
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
@@ -113,7 +112,8 @@ def _add_examples(
 
 def _sort(rows: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
     """Codes of the rows, with groups (numbered after the classes) in place of -1."""
-    order = np.argsort(codes < 0, kind="stable")  # those without a class are grouped
+    # Those without a class are grouped, whose order must not matter to what is drawn at random.
+    order = np.lexsort((rows.sum(1, dtype=np.float64), codes < 0))
     n_known = int((codes >= 0).sum())
     groups = group_rows(rows[order], codes[order], n_known, random_state=0)[1]
     found = codes.copy()
@@ -128,16 +128,15 @@ def average(answer: Answer, last: Answer) -> Answer:
     class. Logarithms keep scores apart whose probabilities round to one.
     """
     n_classes = answer.proba.shape[-1]
-    of_classes = last.proba[..., :n_classes]
-    total = of_classes.sum(-1)
-    of_groups = last.proba[..., n_classes:].sum(-1)
+    log_p = last.proba.log()  # of minus infinity, sums take no notice
+    of_classes, of_groups = log_p[..., :n_classes], log_p[..., n_classes:]
     first_known, last_known = F.logsigmoid(-answer.outlierness), F.logsigmoid(-last.outlierness)
-    last_unknown = torch.logaddexp(F.logsigmoid(last.outlierness), last_known + safe_log(of_groups))
-    last_known = last_known + safe_log(total)
-    known = torch.logaddexp(first_known, last_known)
-    scores = torch.logaddexp(F.logsigmoid(answer.outlierness), last_unknown) - known
-    # Where the groups leave nothing to the classes, the first look tells them apart.
-    is_left = (total > torch.finfo(total.dtype).tiny)[..., None]
-    of_classes = torch.where(is_left, of_classes / total[..., None], answer.proba)
-    proba = torch.lerp(answer.proba, of_classes, (last_known - known).exp()[..., None])
+    known = torch.logaddexp(first_known, last_known + of_classes.logsumexp(-1))
+    unknown = torch.logaddexp(
+        F.logsigmoid(answer.outlierness),
+        torch.logaddexp(F.logsigmoid(last.outlierness), last_known + of_groups.logsumexp(-1)),
+    )
+    proba = answer.proba * (first_known - known).exp()[..., None]
+    proba = proba + ((last_known - known)[..., None] + of_classes).exp()
+    scores = unknown - known
     return Answer(proba, scores, labels=proba.argmax(-1), inlierness=torch.sigmoid(-scores))

@@ -48,8 +48,8 @@ class DaskAdapter:
             raise ValueError(
                 f"query_X is a dask {type(query_X).__name__}, and {name} needs all rows of its "
                 "query in memory at once. Fit it with a sample of them, np.asarray(sample); "
-                "predict and score_samples then take dask arrays. OSLO and AdaptiveOSLO take them "
-                "at fit, too."
+                "predict and score_samples then take dask arrays. OSLO and AdaptiveOSLO (with "
+                "n_looks=1) take them at fit, too."
             )
         dtype = common_dtype([support, _like(query)], estimator.dtype)
         support, labels = support.cpu().to(dtype)[None], torch.from_numpy(codes)[None]
@@ -109,8 +109,8 @@ class DaskAdapter:
             raise ValueError(
                 f"X is a dask {type(X).__name__}, but {type(estimator).__name__} was fitted "
                 "without query_X, so it would have to solve a task of all these rows now. Fit with "
-                "query_X first: OSLO and AdaptiveOSLO take a dask collection there, other methods "
-                "an array."
+                "query_X first: OSLO and AdaptiveOSLO (with n_looks=1) take a dask collection "
+                "there, other methods an array."
             )
         return _answer_blocks(estimator, rows, "X")
 

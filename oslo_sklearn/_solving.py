@@ -87,7 +87,7 @@ class TaskSolver:
 
     def _solves_as(self, cls: type) -> bool:
         """Whether a subclass has left alone what `cls` solves tasks with."""
-        names = ("_solve", "_infer", "_solve_batch", "_find_center", "_prepare")
+        names = ("_solve", "_infer", "_solve_batch", "_find_center", "_prepare", "_answer_rows")
         return all(getattr(type(self), name) is getattr(cls, name) for name in names)
 
     def _pool_to_solve_in(self, pool: TaskPool, n_query: int):

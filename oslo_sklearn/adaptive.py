@@ -101,11 +101,12 @@ class AdaptiveOSLO(FurtherLooks):
     max_iter : int, default=8
         Number of steps. More hardly change the answer.
     n_looks : int, default=1
-        How often to look at the query. After each look, rejected rows are grouped, and the next
-        look decides between your classes, these groups, and neither. The mean of the first and the
-        last look is the answer. Three looks find more of the unknown rows if classes have two
-        labelled rows or more on average (with fewer, there is one look), and take about eight
-        times as long on a small task. They need the query in memory.
+        How often to look at the query. After each look, rows with a score above zero are grouped,
+        and the next look decides between your classes, these groups, and neither. The mean of the
+        first and the last look is the answer; attributes of the model are those of the first. Three
+        looks find more of the unknown rows if classes have two labelled rows or more on average,
+        and take about ten times as long on a small task. With fewer labelled rows, or a query with
+        probabilities of more than 1 GiB, there is one look. The query must be in memory.
     @parameters
 
     @attributes

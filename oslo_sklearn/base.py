@@ -148,7 +148,7 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         if columns is not None:
             warn_of_unscaled_columns(self, columns)
         # A centre is subtracted before rows are scaled, and moves short rows the farthest.
-        if self.normalize and self.center is not None:
+        if self.normalize and self.center is not None and len(self.classes_) > 1:
             ratio = length_ratio(look)
             if ratio > MOST_LENGTH_RATIO:
                 warn_of_uneven_rows(ratio)

@@ -255,3 +255,9 @@ def test_a_misspelt_name_carries_what_python_suggests_from():
         oslo_sklearn.AdaptiveOslo  # noqa: B018
     assert raised.value.name == "AdaptiveOslo"
     assert "AdaptiveOSLO" in dir(raised.value.obj)
+
+
+def test_what_was_checked_once_is_checked_by_its_type():
+    AdaptiveOSLO(max_iter=1).fit(S, Y, Q)
+    with pytest.raises(ValueError, match="'max_iter' parameter"):
+        AdaptiveOSLO(max_iter=1.0).fit(S, Y, Q)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b
@@ -20,6 +21,7 @@ from .._sklearn import safe_indexing
 from .._threads import enough_threads
 from .._validation import as_tensor, check_rows, count_rows, take_rows
 from ..base import FewShotOpenSetClassifier
+from ..exceptions import TaskWarning
 from ..pipeline import fit_transformers
 
 _BATCH_BYTES = 2**28  # of folds that are solved at once
@@ -108,7 +110,9 @@ def _part(support_X, support_y, rows):
 def _solve_fold(estimator, support_X, support_y, held_X, query_X) -> Fold:
     others = [held_X] if query_X is None else [held_X, query_X]
     last, support_X, *others = fit_transformers(estimator, support_X, support_y, *others)
-    last.fit(support_X, support_y, _stack(others))
+    with warnings.catch_warnings():  # the fit on the whole support has said it
+        warnings.simplefilter("ignore", TaskWarning)
+        last.fit(support_X, support_y, _stack(others))
     scores = np.asarray(last.outlierness_)
     for name in QUERY_ATTRIBUTES:  # k copies of what the whole support's estimator has
         last.__dict__.pop(name, None)

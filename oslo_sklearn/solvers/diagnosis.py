@@ -50,13 +50,13 @@ class Rows(NamedTuple):
         lengths = torch.linalg.vector_norm(rows, dim=1)
         return cls(rows, lengths.cpu().numpy(), are_plain(lengths))
 
-    def median_length(self) -> tuple[float, float]:
-        """The median over a scale with which no square overflows, and the scale."""
+    def rising_lengths(self) -> tuple[np.ndarray, float]:
+        """The lengths, sorted, over a scale with which no square overflows, and the scale."""
         lengths, scale = self.lengths, 1.0
         if not self.are_plain:
             scale = float(self.rows.abs().max()) or 1.0
             lengths = torch.linalg.vector_norm(self.rows / scale, dim=1).cpu().numpy()
-        return float(np.sort(lengths)[(len(lengths) - 1) // 2]), scale
+        return np.sort(lengths), scale
 
     def sums(self, weights: np.ndarray) -> Tensor:
         """Weighted sums ``(m, d)`` of the rows' directions, with weights ``(m, n)``."""
@@ -93,7 +93,8 @@ def some_rows(query: Tensor) -> Tensor:
 
 def size_ratio(look: Look) -> float:
     """Median length of the query's rows over that of the support's; 1 if one of them is zero."""
-    (of_support, support_scale), (of_query, query_scale) = (part.median_length() for part in look)
+    (of_support, support_scale), (of_query, query_scale) = (part.rising_lengths() for part in look)
+    of_support, of_query = (float(part[(len(part) - 1) // 2]) for part in (of_support, of_query))
     if of_support == 0 or of_query == 0:
         return 1.0
     return of_query / of_support * (query_scale / support_scale)
@@ -156,8 +157,11 @@ def unscaled_columns(look: Look) -> Columns | None:
 
 def length_ratio(look: Look) -> float:
     """Length that a tenth of the query's rows exceed, over that of which a tenth fall short."""
-    lengths = np.sort(look.query.lengths[look.query.lengths > 0])
-    if len(lengths) < _LEAST_ROWS or look.query.rows.shape[1] <= MANY_COLUMNS:
+    if look.query.rows.shape[1] <= MANY_COLUMNS:
+        return 1.0
+    lengths = look.query.rising_lengths()[0]
+    lengths = lengths[lengths > 0]
+    if len(lengths) < _LEAST_ROWS:
         return 1.0
     tenth = len(lengths) // 10
     return float(lengths[-1 - tenth]) / float(lengths[tenth])

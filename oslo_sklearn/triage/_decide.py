@@ -94,7 +94,7 @@ def decide(
     bar.update()
     bar.close()
     # Without alpha the p-values only inform: what alpha they could serve does not matter.
-    topics = ["columns"] if alpha is None else ["columns", "alpha"]
+    topics = ["columns", "another tenth"] + ["alpha"] * (alpha is not None)
     texts = dict.fromkeys(str(warning.message) for warning in caught)
     notes = [text for text in texts if any(topic in text for topic in topics)]
     return Decisions(

@@ -14,6 +14,7 @@ from oslo_sklearn import AdaptiveOSLO, KNNDetector
 from oslo_sklearn.cli import main
 from oslo_sklearn.features import _backbone
 from oslo_sklearn.recipes import save_features
+from oslo_sklearn.triage import Triage
 
 
 def test_images_and_features_of_them_agree(images):
@@ -130,6 +131,19 @@ def test_method_and_threshold(features, task):
 @pytest.mark.parametrize("spelling", ["adaptiveoslo", "knndetector", "kNN", "K-NN", "bd-cspn"])
 def test_methods_have_any_spelling_that_the_benchmark_takes(features, spelling):
     assert run_triage("labelled.npz", "pile.npz", "--method", spelling) == 0
+
+
+def test_the_default_looks_three_times(features, monkeypatch):
+    seen = []
+
+    class Spy(Triage):
+        def __init__(self, *args, estimator, **options):
+            seen.append(estimator)
+            super().__init__(*args, estimator=estimator, **options)
+
+    monkeypatch.setattr("oslo_sklearn.triage.Triage", Spy)
+    assert run_triage("labelled.npz", "pile.npz") == 0
+    assert [estimator.n_looks for estimator in seen] == [3]
 
 
 def test_seeded_methods_decide_the_same_twice(features):
