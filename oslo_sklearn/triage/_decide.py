@@ -145,3 +145,11 @@ def _between(scores, is_outlier: np.ndarray, own: float | None = None) -> float:
         if low_enough < round(middle, digits) < high_enough:
             return round(middle, digits) + 0.0  # no minus zero
     return middle
+
+
+def by_size(groups: np.ndarray) -> np.ndarray:
+    """Groups numbered anew, the largest first; -1 stays."""
+    found, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    counts[found < 0] = len(groups) + 1
+    rank = np.argsort(np.argsort(-counts, kind="stable"))
+    return rank[place] - int((found < 0).any())

@@ -15,16 +15,12 @@ from .._files import content_digest
 from .._optional import require
 from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
 from ._checks import check_support, directions, nearest_labelled
-from ._decide import decide
+from ._decide import by_size, decide
 from ._page import render_notebook
 from .report import write_report
 from .rows import Rows, check_widths, read_background, read_pile, read_support
 from .summary import summarise
 from .tables import decisions_csv
-
-# Rows up to which one thread decides. On a busy machine, threads of many small steps wait for each
-# other: a correction among 222 photos took 25 s with two threads and 1 s with one.
-_ONE_THREAD = 2000
 
 
 def triage(
@@ -178,9 +174,16 @@ class Triage:
         self : Triage
         """
         merged = {**self.corrections_, **corrections}
-        self.corrections_ = {row: str(label) for row, label in merged.items() if label is not None}
+        named = {row: self._spell(str(label)) for row, label in merged.items() if label is not None}
+        self.corrections_ = {row: label for row, label in named.items() if label}
         self._solve(self.n_suggested if n_suggested is None else n_suggested)
         return self
+
+    def _spell(self, label: str) -> str:
+        """A label as it is kept: the word for unknown in any case, unless a class is called so."""
+        label = label.strip()
+        is_word = label.casefold() == self.outlier_label.casefold()
+        return self.outlier_label if is_word and label not in self._labels else label
 
     def rows_named(self, labels: Mapping[Any, str]) -> dict[int, str | None]:
         """Labels by row instead of by name.
@@ -212,7 +215,9 @@ class Triage:
             is_open[:] = True
         in_pile = is_open.copy()
         in_pile[rows[_beyond_typical(given, y)]] = True
-        with threadpool_limits(1 if len(self.query) <= _ONE_THREAD else None):
+        # On a busy machine, threads of many small steps wait for each other: a correction among 222
+        # photos took 25 s with two threads and 1 s with one, and 20,000 photos five times as long.
+        with threadpool_limits(1):
             found = decide(
                 self.estimator,
                 X,
@@ -258,7 +263,7 @@ class Triage:
         found.is_outlier[rows] = is_unknown
         found.labels = found.labels.astype(np.result_type(found.labels, given))
         found.labels[rows[~is_unknown]] = given[~is_unknown]
-        found.groups[~found.is_outlier] = -1
+        found.groups = by_size(np.where(found.is_outlier, found.groups, -1))
         if found.p_values is not None:
             found.p_values[rows] = np.nan
         if self.alpha is not None and found.rule.kind != "p_value":

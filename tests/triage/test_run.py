@@ -16,6 +16,7 @@ from triage_helpers import CLASSES, make_features, make_pile
 from oslo_sklearn import OSLO, AdaptiveOSLO
 from oslo_sklearn.triage import _run, triage
 from oslo_sklearn.triage._checks import nearest_labelled
+from oslo_sklearn.triage._decide import by_size
 from oslo_sklearn.triage._page import page_data
 from oslo_sklearn.triage._thumbnails import thumbnail
 from oslo_sklearn.triage.tables import COLUMNS
@@ -291,3 +292,26 @@ def test_nearest_labelled_rows_of_a_large_pile_take_little_memory():
     np.testing.assert_array_equal(neighbours.rows, expected)
     np.testing.assert_array_equal(neighbours.similarity, 1)
     assert nearest_labelled(support[:2], pile[:1], 3).rows.tolist() == [[0, 1]]
+
+
+def test_labels_are_kept_without_blanks_and_the_word_for_unknown_in_any_case(rows):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile).correct({0: "apple ", 1: " Unknown", 2: " "})
+    assert result.corrections_ == {0: "apple", 1: "unknown"}
+    named = np.where(y == y[0], "Unknown", y)  # a class that is called so
+    assert triage((support, named), pile).correct({1: "Unknown"}).corrections_ == {1: "Unknown"}
+
+
+def test_groups_are_numbered_by_size():
+    np.testing.assert_array_equal(by_size(np.array([2, -1, 0, 0, 5, 2, 2])), [0, -1, 1, 1, 2, 0, 0])
+    np.testing.assert_array_equal(by_size(np.array([3, 3])), [0, 0])
+    np.testing.assert_array_equal(by_size(np.array([-1])), [-1])
+
+
+def test_corrections_leave_the_largest_group_first(rows):
+    support, y, pile, _ = rows
+    result = triage((support, y), pile)
+    largest = np.flatnonzero(result.found_.groups == 0)
+    result.correct(dict.fromkeys(largest[:-2].tolist(), "apple"))
+    sizes = np.bincount(result.found_.groups[result.found_.groups >= 0])
+    assert (np.diff(sizes) <= 0).all()
