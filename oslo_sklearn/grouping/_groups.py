@@ -22,8 +22,8 @@ _COST = 0.38  # of what a known class gains by a mean of its own, a further grou
 _PATIENCE = 4  # further numbers to try after the best
 # Groups are clear where likelihood with costs has at least this share of the groups that likelihood
 # alone has, and these gain this share of what the model expects. Rows of the sets above have up to
-# 0.6 of the latter, rows drawn around many separate means 1.0.
-_CONFIRMED, _CLEAR = 2 / 3, 0.8
+# 0.6 of the latter, digits (whose kinds are no round clouds) 0.83, rows around many means 0.95.
+_CONFIRMED, _CLEAR = 2 / 3, 0.9
 _LEAST_CLEAR = 5  # rows per group on average; parts of three rows gain by chance what classes do
 _N_STARTS = 8
 _N_STARTS_TO_COUNT = 4

@@ -41,8 +41,10 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
         components = np.eye(units.shape[1], dtype=units.dtype)[:n_components]
     else:
         seed = check_random_state(random_state).randint(2**31 - 1)
+        # Exact, so that the order of rows does not matter; ARPACK cannot find all components.
+        algorithm = "arpack" if n_components < min(units.shape) else "randomized"
         with np.errstate(divide="ignore", invalid="ignore"):  # shares of a variance that may be 0
-            svd = TruncatedSVD(n_components, random_state=seed).fit(units)
+            svd = TruncatedSVD(n_components, algorithm=algorithm, random_state=seed).fit(units)
         components = svd.components_
     coordinates = (units @ components.T).astype(np.float64)
     scales = _scales(*_covariances(coordinates, codes))
