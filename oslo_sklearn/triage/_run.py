@@ -268,7 +268,7 @@ class Triage:
             found.p_values[rows] = np.nan
         if self.alpha is not None and found.rule.kind != "p_value":
             found.rule.notes.append(
-                "a new class has one example; p-values decide again when it has two"
+                "A new class has one example; p-values decide again when it has two."
             )
         self.found_ = found
         self.decisions_ = np.where(found.is_outlier, self.outlier_label, found.labels)
