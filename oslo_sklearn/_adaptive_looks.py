@@ -90,7 +90,7 @@ def _add_examples(
     units = unit(rows - rows.mean(axis=0))[len(codes) :]
     counts = np.bincount(codes[codes >= 0])
     usual = np.median(counts)
-    enough = int(min(counts.max(), 2 * usual))
+    enough, n_of_group = int(min(counts.max(), 2 * usual)), _n_examples(labels)
     names, chosen = [codes.copy()], [np.empty(0, dtype=np.int64)]
     for code in range(found.max() + 1):
         members = np.flatnonzero(of_query == code)
@@ -100,7 +100,7 @@ def _add_examples(
             break  # the next ones are smaller
         else:
             names[0][of_support == code] = code
-            n_more = _n_examples(labels)
+            n_more = n_of_group
         if n_more and len(members):
             nearness = units[members] @ units[members].mean(axis=0)
             chosen.append(members[np.argsort(-nearness, kind="stable")][:n_more])
