@@ -9,8 +9,9 @@ machine far longer.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock, local
@@ -163,6 +164,26 @@ def run_threads(work: Callable, parts: Sequence, device: torch.device | None = N
             with inference, torch.set_grad_enabled(has_gradients), np.errstate(**errors):
                 return work(part)
 
-        # A new thread has as many threads of torch as another call may just have given back.
-        with ThreadPoolExecutor(n_threads, "oslo", torch.set_num_threads, (1,)) as threads:
-            return list(threads.map(call, parts))
+        answers, errors_of = [None] * len(parts), {}
+        left = iter(enumerate(parts))
+
+        def call_some():
+            for place, part in left:
+                try:
+                    answers[place] = call(part)
+                except BaseException as error:
+                    errors_of[place] = error
+                    deque(left, maxlen=0)  # nobody begins another part
+
+        # The caller is one of the threads, since each keeps memory of its own. A new one has as
+        # many threads of torch as another call may just have given back.
+        with ThreadPoolExecutor(n_threads - 1, "oslo", torch.set_num_threads, (1,)) as threads:
+            helpers = [threads.submit(call_some) for _ in range(n_threads - 1)]
+            try:
+                call_some()
+                wait(helpers)
+            finally:
+                deque(left, maxlen=0)
+        if errors_of:
+            raise errors_of[min(errors_of)]
+        return answers

@@ -57,7 +57,7 @@ FIRST_ROWS = 2**13  # that the hypotheses are first judged on
 SAMPLE_ROWS = 2**16  # that go through all steps
 SAMPLE_ENTRIES = 2**26  # of a sample, at most
 SAMPLE_ASSIGNMENTS = 2**23  # rows x classes of a sample, at most
-ASSIGNMENTS_AT_HAND = 2**22  # of several hypotheses that share a product; one may have more
+ASSIGNMENTS_AT_HAND = 3 * 2**20  # of several hypotheses that share a product; one may have more
 # Belief of a hypothesis that goes on, after a look at a sample and after its first step.
 LEAST_BELIEF, HOPELESS = 1e-3, 1e-6
 HOPELESS_AT_START = 1e-12  # the first step may still change a belief by some powers of ten
@@ -101,7 +101,8 @@ class SampleFit:
 
     def __init__(self, model, support, labels, sample, starts, moment, n_query, assumed):
         self.model, self._starts, self._sample = model, starts, sample
-        self._floor = share_floor((starts @ sample.mT)[None], support[None], labels[None])
+        some = spread_rows(len(sample), FIRST_ROWS).to(sample.device)  # that tell the share as well
+        self._floor = share_floor((starts @ sample[some].mT)[None], support[None], labels[None])
         self._class_means = class_means(support[None], labels[None], len(starts))
         self._n_labelled = int((labels >= 0).sum())
         self._n_classes, self._n_query = len(starts), n_query
@@ -178,24 +179,27 @@ class SampleFit:
         """
         n_entries, n_rows = weights.shape[1], len(self._sample)
         n_together = min(-(-WIDE_PRODUCT // n_entries), ASSIGNMENTS_AT_HAND // (n_entries * n_rows))
-        moving = self._is_moving.nonzero()[:, 0]
-        are_same = len(weights) == 1
-        if are_same:
-            odds, top = self._odds(weights, self.intercepts[:1])
+        together = self._is_moving.nonzero()[:, 0].split(max(1, n_together))
+        shared = self._odds(weights, self.intercepts[:1]) if len(weights) == 1 else None
         weights = weights.expand_as(self._rows)
-        for at in moving.split(max(1, n_together)) if len(moving) else ():
-            if not are_same:
-                odds, top = self._odds(weights[at], self.intercepts[at])
-            each = list(zip(at.tolist(), odds.expand(len(at), -1, -1), strict=True))
-            found = run_threads(partial(self._sweep, n_sweeps), each, self._sample.device)
-            totals, factors = map(torch.stack, zip(*found, strict=True))
-            rows = self._sum_rows(odds, totals.reciprocal())
-            self._rows[at] = rows.mul_(factors[..., None] * (self._n_query / n_rows))
-            # A row's entropy is its log-sum-exp minus its expected logit.
-            expected = (self._rows[at] * weights[at]).sum((1, 2))
-            expected += (self._counts[at] * self.intercepts[at]).sum(1)
-            log_sums = totals.log_().add_(top).mean(1)
-            self._entropy[at] = log_sums - expected / self._n_query
+        for at in together if self._is_moving.any() else ():
+            # Nothing here holds the odds of the ones before while those of the next are made.
+            found = shared or self._odds(weights[at], self.intercepts[at])
+            self._meet(at, weights[at], n_sweeps, *found)
+            del found
+
+    def _meet(self, at: Tensor, weights: Tensor, n_sweeps: int, odds: Tensor, top: Tensor) -> None:
+        """Assign the sample under some of the hypotheses, with odds from `_odds`."""
+        each = list(zip(at.tolist(), odds.expand(len(at), -1, -1), strict=True))
+        found = run_threads(partial(self._sweep, n_sweeps), each, self._sample.device)
+        totals, factors = map(torch.stack, zip(*found, strict=True))
+        rows = self._sum_rows(odds, totals.reciprocal())
+        self._rows[at] = rows.mul_(factors[..., None] * (self._n_query / len(self._sample)))
+        # A row's entropy is its log-sum-exp minus its expected logit.
+        expected = (self._rows[at] * weights).sum((1, 2))
+        expected += (self._counts[at] * self.intercepts[at]).sum(1)
+        log_sums = totals.log_().add_(top).mean(1)
+        self._entropy[at] = log_sums - expected / self._n_query
 
     def _stretches(self) -> list[slice]:
         """Of the sample's rows, each for one thread."""
