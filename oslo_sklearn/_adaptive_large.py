@@ -15,7 +15,15 @@ from .solvers.adaptive import KEPT, OSLO_MODEL, OSLO_STEPS
 from .solvers.adaptive_kernel import needs_kernel, solve_tiled_with_kernel
 from .solvers.adaptive_sums import spread_rows, sum_cells
 from .solvers.adaptive_tiled import sample_size, solve_adaptive_tiled
-from .solvers.geometry import class_means, is_alone, prepare_rows, unit_rows
+from .solvers.diagnosis import are_uneven
+from .solvers.geometry import (
+    class_means,
+    even_out,
+    is_alone,
+    prepare_rows,
+    row_lengths,
+    unit_rows,
+)
 from .solvers.oslo_tiled import StepSums, TiledRows, sum_step, tile_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -31,6 +39,7 @@ class LargeTasks(FewShotOpenSetClassifier):
         rows = query[0]
         chosen = spread_rows(len(rows), sample_size(n_classes, rows.shape[1]))
         sample = rows[chosen.to(rows.device)]
+        support, (sample,), is_uneven = self._even_out(support, sample[None])
         if self._centers_on_cells():
             center = self._center_on_cells(support, labels, sample, n_classes)
         else:
@@ -38,7 +47,8 @@ class LargeTasks(FewShotOpenSetClassifier):
         # Lengths and answers; with a kernel, the sample stands for the rows in OSLO's steps.
         n_readings = 2 if needs_kernel(support, labels, n_classes) else 2 + OSLO_STEPS
         with rows_to_read(type(self).__name__, len(rows), n_readings) as bar:
-            tiles = TiledRows(rows, None if center is None else center[0], bar.update)
+            of_task = None if center is None else center[0]
+            tiles = TiledRows(rows, of_task, bar.update, bool(is_uneven))
             tiles.size = max(1, min(tiles.size, _TILE_ENTRIES // (KEPT * (n_classes + 1))))
             solution = self._solve_sample(
                 support,
@@ -50,10 +60,23 @@ class LargeTasks(FewShotOpenSetClassifier):
                 partial(tiles.sum_step, OSLO_MODEL),
             )
             del sample
+            solution.state["is_uneven"] = is_uneven
             return solution, self._answer_tiles(solution.state, tiles, n_classes)
 
     def _centers_on_cells(self) -> bool:
         return isinstance(self.center, str) and self.center == "auto"
+
+    def _are_uneven(self, lengths, n_columns):
+        """Whether tasks ``(B,)`` with rows of these lengths ``(B, s + n)`` start from unit rows."""
+        if not (self._centers_on_cells() and self.normalize):
+            return torch.zeros(len(lengths), dtype=torch.bool)
+        return are_uneven(lengths, n_columns)
+
+    def _even_out(self, support, query):
+        """Support and query ``(B, ., d)``, of unit rows where needed, and in which tasks."""
+        lengths = torch.cat([row_lengths(support), row_lengths(query)], 1)[..., 0]
+        is_uneven = self._are_uneven(lengths, query.shape[-1])
+        return even_out(support, is_uneven), even_out(query, is_uneven), is_uneven
 
     def _center_on_cells(self, support, labels, sample, n_classes):
         """As `cell_center`, of sampled rows ``(m, d)`` in tiles."""
@@ -93,15 +116,17 @@ class LargeTasks(FewShotOpenSetClassifier):
         n_classes, n_features = len(self.classes_), support.shape[-1]
         sample, n_query = blocks.spread(sample_size(n_classes, n_features))
         sample, center = sample.to(support.dtype), blocks.center
+        support, (sample,), is_uneven = self._even_out(support, sample[None])
         if self._centers_on_cells():
             center = self._center_on_cells(support, labels, sample, n_classes)
 
         def add_up(path):
-            state = {"path": path[None], "center": center}
+            state = {"path": path[None], "center": center, "is_uneven": is_uneven}
             size = StepSums.zeros(path[0]).pack().size
             return StepSums.unpack(blocks.add_up(LargeTasks._sum_step, size, state), n_classes)
 
         solution = self._solve_sample(support, labels, n_classes, center, sample, n_query, add_up)
+        solution.state["is_uneven"] = is_uneven
         if n_query == 1:
             solution.state["share"].fill_(math.nan)
         return solution
@@ -111,8 +136,9 @@ class LargeTasks(FewShotOpenSetClassifier):
         """What OSLO's step after the stored path adds up over a block of the query."""
         state, rows, device, dtype = self._state_for(check_rows(self, block, "query_X"))
         center = None if state["center"] is None else state["center"][0]
+        is_uneven = state["is_uneven"]
         tiles = (
-            prepare_rows(tile.to(device, dtype), center, normalize=True)
+            prepare_rows(even_out(tile.to(device, dtype)[None], is_uneven)[0], center, True)
             for tile in rows.split(tile_rows(rows.shape[1]))
         )
         with own_threads():  # Dask shares out the blocks

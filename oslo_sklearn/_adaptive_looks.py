@@ -12,6 +12,7 @@ from torch import Tensor
 from ._adaptive_large import LargeTasks
 from ._results import Answer, Solution, as_batch, first
 from .grouping import group_rows, unit
+from .solvers.geometry import even_out
 
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
@@ -46,6 +47,7 @@ class FurtherLooks(LargeTasks):
         if self.n_looks == 1 or len(rows) == 1 or not _n_examples(labels):
             return solution, answer
         only_first, last = answer, None
+        rows = [even_out(part, solution.state["is_uneven"]) for part in rows]
         look = copy(self)
         look.outlier_share = "auto"  # one that was given is not that of rows in no group
         for _ in range(self.n_looks - 1):
@@ -61,6 +63,7 @@ class FurtherLooks(LargeTasks):
         return solution, answer
 
     def _answer_rows(self, state, rows: Tensor) -> Answer:
+        rows = even_out(rows, state["is_uneven"])
         answer = super()._answer_rows(state, rows)
         if "last_look" not in state:
             return answer

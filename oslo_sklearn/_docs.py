@@ -19,7 +19,7 @@ normalize : bool, default={normalize}
 """
 
 _AUTO_CENTER = """ ``"auto"``: a mean that counts each class once, however
-    many rows it has in the query."""
+    many rows it has in the query; of unit rows if rows differ much in length (see Notes)."""
 
 _DECISION = """\
 outlier_label : label or None, default=None

@@ -6,6 +6,7 @@ import math
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ._adaptive_looks import FurtherLooks
@@ -129,6 +130,10 @@ class AdaptiveOSLO(FurtherLooks):
     centre. If you have other data of the same kind, try their mean:
     ``center=other_X.mean(axis=0)``.
 
+    With ``center="auto"`` and ``normalize=True``, rows of very different lengths, as of counts, are
+    scaled to unit norm before they are centred, too: if a tenth of the task's rows is more than
+    twice as long as another tenth, in more than 100 columns. ``center_`` is then among unit rows.
+
     Labels come from the log probabilities of the classes plus five times the cosines to the
     prototypes of `OSLO`. This is safer with one shot per class. If the query hardly separates into
     classes (a relative entropy of 0.8 or more), as with weak features, labels come from these
@@ -228,10 +233,14 @@ class AdaptiveOSLO(FurtherLooks):
     def _look(self, rows, labels, n_classes):
         if len(rows) == 2 and len(labels) == 1 and self._is_large(*rows, labels, n_classes):
             return self._solve_large(*rows, labels, n_classes)
-        if not self._centers_on_cells():
-            return self._solve_around(self._find_center(rows), rows, labels, n_classes)
-        center = cell_center(rows[0], labels, rows[1], n_classes)
-        return self._solve_around(center, rows, labels, n_classes)
+        *rows, is_uneven = self._even_out(*rows)
+        if self._centers_on_cells():
+            center = cell_center(rows[0], labels, rows[1], n_classes)
+        else:
+            center = self._find_center(rows)
+        solution, answer = self._solve_around(center, rows, labels, n_classes)
+        solution.state["is_uneven"] = is_uneven
+        return solution, answer
 
     def _is_large(self, support, query, labels, n_classes) -> bool:
         n_rows, width = query.shape[1:]
@@ -295,7 +304,11 @@ class AdaptiveOSLO(FurtherLooks):
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
-        return solve_adaptive_tasks(
+        lengths = pool.lengths[np.concatenate([tasks.support, tasks.query], 1)]
+        is_uneven = self._are_uneven(lengths, pool.rows.shape[1])
+        if all_uneven := bool(is_uneven.all()):
+            pool = pool.on_sphere()
+        answers = solve_adaptive_tasks(
             self._model(),
             pool,
             tasks.support,
@@ -307,6 +320,9 @@ class AdaptiveOSLO(FurtherLooks):
             center=center,
             normalize=self.normalize,
         )
+        if not all_uneven:  # a few of them are left to be gathered
+            answers.sound[is_uneven.numpy()] = False
+        return answers
 
     def _width_of_answers(self, state) -> int:
         return state["landmarks"].shape[1] if "landmarks" in state else 0
@@ -326,7 +342,9 @@ class AdaptiveOSLO(FurtherLooks):
 
     def _warn_of_task(self, look, codes):
         super()._warn_of_task(look, codes)
-        self._warn_of_features(look)
+        self._warn_of_columns(look)
+        if not self._centers_on_cells():  # else they are scaled
+            self._warn_of_lengths(look)
 
     def _warn_of_answers(self, look):
         least, most = _UNSURE

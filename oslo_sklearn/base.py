@@ -142,12 +142,17 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         if not 1 / _MOST_SIZE_RATIO <= ratio <= _MOST_SIZE_RATIO:
             warn_of_another_scale(ratio)
 
-    def _warn_of_features(self, look: Look) -> None:
-        """Warn of columns and rows that were not scaled."""
+    def _warn_of_columns(self, look: Look) -> None:
+        """Warn of columns that were not scaled."""
         columns = unscaled_columns(look)
         if columns is not None:
             warn_of_unscaled_columns(self, columns)
-        # A centre is subtracted before rows are scaled, and moves short rows the farthest.
+
+    def _warn_of_lengths(self, look: Look) -> None:
+        """Warn of rows that were not scaled.
+
+        A centre is subtracted before rows are scaled, and moves short rows the farthest.
+        """
         if self.normalize and self.center is not None and len(self.classes_) > 1:
             ratio = length_ratio(look)
             if ratio > MOST_LENGTH_RATIO:

@@ -280,7 +280,8 @@ class OSLO(FewShotOpenSetClassifier):
 
     def _warn_of_task(self, look, codes):
         super()._warn_of_task(look, codes)
-        self._warn_of_features(look)
+        self._warn_of_columns(look)
+        self._warn_of_lengths(look)
         # Another centre does not follow the query.
         if self._centers_on_task() and is_narrow(look, codes, len(self.classes_)):
             warn_of_a_narrow_query(self)

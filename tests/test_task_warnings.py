@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def split_of(X, y, support, query):
     return X[support], y[support], X[query]
 
 
-@pytest.mark.parametrize("method", [OSLO, AdaptiveOSLO])
+@pytest.mark.parametrize("method", [OSLO, partial(AdaptiveOSLO, center="task")])
 def test_rows_of_very_different_lengths_warn(method):
     """Counts: a long text has a long row."""
     rng = np.random.default_rng(0)
@@ -126,6 +127,8 @@ def test_rows_of_very_different_lengths_warn(method):
     assert not messages(method(), *split_of(normalize(X), y, support, query))
     assert not messages(method(center=None), *split_of(X, y, support, query))
     assert not messages(method(), *split_of(X[:, :100], y, support, query))
+    assert messages(AdaptiveOSLO(center=X.mean(axis=0)), *split_of(X, y, support, query))
+    assert not messages(AdaptiveOSLO(), *split_of(X, y, support, query))  # it scales them
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])

@@ -10,7 +10,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.utils import check_random_state
 
 from .._validation import as_tensor
-from ..solvers.geometry import mean_row, unit_rows
+from ..solvers.diagnosis import are_uneven
+from ..solvers.geometry import mean_row, row_lengths, unit_rows
 
 N_COMPONENTS = 20
 # Of the known classes' spread, as much is replaced by the same share of the task's variance.
@@ -26,14 +27,18 @@ class TaskSpace(NamedTuple):
     total: np.ndarray  # (p,) mean square of all rows
     within: np.ndarray  # (p,) variance inside a known class
     class_size: float = 1.0  # rows of a known class
+    is_uneven: bool = False  # whether rows are scaled to unit norm before they are centred, too
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates ``(n, p)`` of rows in double precision."""
+        rows = unit(rows) if self.is_uneven else rows
         return unit((unit(rows - self.center) @ self.components.T).astype(np.float64))
 
 
 def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSpace:
     """Find the components of all rows, and the spread of those with a class (a code from 0)."""
+    is_uneven = bool(are_uneven(row_lengths(as_tensor(rows))[:, 0], rows.shape[1]))
+    rows = unit(rows) if is_uneven else rows
     center = mean_row([as_tensor(rows)[None]])[0].numpy()
     units = unit(rows - center)
     n_components = min(N_COMPONENTS, *units.shape)
@@ -52,7 +57,7 @@ def make_space(rows: np.ndarray, codes: np.ndarray, random_state=None) -> TaskSp
     total, within = _covariances(unit(coordinates @ scales), codes)
     counts = np.unique(codes[codes >= 0], return_counts=True)[1]
     class_size = counts.mean() if len(counts) else 1.0
-    return TaskSpace(center, components, total, within.diagonal(), class_size)
+    return TaskSpace(center, components, total, within.diagonal(), class_size, is_uneven)
 
 
 def _covariances(coordinates: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

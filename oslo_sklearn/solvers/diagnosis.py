@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import are_plain, noise_of, product, unit_rows
+from .geometry import are_plain, ascending, noise_of, product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -156,15 +156,31 @@ def unscaled_columns(look: Look) -> Columns | None:
 
 
 def length_ratio(look: Look) -> float:
-    """Length that a tenth of the query's rows exceed, over that of which a tenth fall short."""
-    if look.query.rows.shape[1] <= MANY_COLUMNS:
-        return 1.0
-    lengths = look.query.rising_lengths()[0]
-    lengths = lengths[lengths > 0]
-    if len(lengths) < _LEAST_ROWS:
-        return 1.0
-    tenth = len(lengths) // 10
-    return float(lengths[-1 - tenth]) / float(lengths[tenth])
+    """As `length_ratios`, of the query."""
+    lengths = torch.from_numpy(look.query.rising_lengths()[0])
+    return float(length_ratios(lengths, look.query.rows.shape[1]))
+
+
+def are_uneven(lengths: Tensor, n_columns: int) -> Tensor:
+    """Whether rows of lengths ``(..., n)`` differ so much that centring them first does harm.
+
+    Long rows make up most of the centre, which then moves short rows too far.
+    """
+    return length_ratios(lengths, n_columns) > MOST_LENGTH_RATIO
+
+
+def length_ratios(lengths: Tensor, n_columns: int) -> Tensor:
+    """Length that a tenth of the rows exceed, over that of which a tenth fall short.
+
+    ``lengths`` are ``(..., n)``. Zero rows do not count. 1 where too few rows or columns tell.
+    """
+    n_rows = (lengths > 0).sum(-1, keepdim=True)
+    if n_columns <= MANY_COLUMNS or lengths.shape[-1] < _LEAST_ROWS:
+        return lengths.new_ones(lengths.shape[:-1])
+    tenth, last = n_rows // 10, lengths.shape[-1] - 1
+    places = torch.cat([last - tenth, (last + 1 - n_rows + tenth).clamp_max(last)], -1)
+    high, low = ascending(lengths).gather(-1, places).double().unbind(-1)
+    return torch.where(n_rows[..., 0] < _LEAST_ROWS, 1.0, high / low)
 
 
 def _are_surely_even(look: Look, n_largest: int) -> bool:

@@ -162,6 +162,24 @@ def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor]
     return norm, is_plain
 
 
+def row_lengths(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+    """Norms ``(..., n, 1)`` whose squares may over- or underflow; 0 for nothing but ``noise``."""
+    length, is_plain = plain_norms(x, noise)
+    is_odd = ~is_plain[..., 0]
+    if bool(is_odd.any()):
+        odd = x[is_odd]
+        length[is_odd] = (odd * unit_rows(odd, noise)).sum(-1, keepdim=True)
+    return length
+
+
+def even_out(x: Tensor, where: Tensor) -> Tensor:
+    """Rows ``(B, n, d)``, scaled to unit norm in the tasks ``(B,)`` where they should be."""
+    if not bool(where.any()):
+        return x
+    units = unit_rows(x)
+    return units if bool(where.all()) else torch.where(where[:, None, None], units, x)
+
+
 def are_plain(norms: Tensor, noise: float = 0.0) -> bool:
     """Whether all norms are far from ``noise`` and from over- and underflow."""
     low, high = extremes(norms)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from .._threads import run_threads
-from .geometry import center_rows, one_hot, plain_norms, unit_rows
+from .geometry import center_rows, one_hot, row_lengths, unit_rows
 from .oslo import OSLOModel, Step, expected_log_p, replay_oslo, step
 
 _TILE_ENTRIES = 2**21
@@ -166,7 +166,8 @@ class TiledRows:
     """Rows ``(n, d)`` minus a centre, tile by tile and never all at once.
 
     Each tile comes with its place and with one over its rows' lengths ``(n, 1)``. ``on_read`` is
-    told how many rows have been read; finding the lengths is the first reading.
+    told how many rows have been read; finding the lengths is the first reading. ``is_uneven``
+    puts rows on the unit sphere first.
 
     Threads share out the same parts of the rows, however many they are, so that sums do not depend
     on their number.
@@ -177,8 +178,10 @@ class TiledRows:
         rows: Tensor,
         center: Tensor | None,
         on_read: Callable[[int], object] = lambda n_rows: None,
+        is_uneven: bool = False,
     ):
         self.rows, self.center, self._on_read, self._lock = rows, center, on_read, Lock()
+        self._is_uneven = is_uneven
         self.size = tile_rows(rows.shape[1])
         noise = center_rows(rows[:0], center)[1]
         self.inverse = rows.new_empty(len(rows), 1)
@@ -186,10 +189,7 @@ class TiledRows:
 
     def _find_lengths(self, noise: Tensor | float, tiles) -> None:
         for _, tile, inverse in tiles:
-            length, is_plain = plain_norms(tile, noise)
-            if not bool(is_plain.all()):
-                # A row's product with its direction: no square over- or underflows.
-                length = (tile * unit_rows(tile, noise)).sum(-1, keepdim=True)
+            length = row_lengths(tile, noise)
             inverse.copy_(torch.where(length > 0, 1 / length, 0.0))
 
     def __len__(self) -> int:
@@ -214,7 +214,7 @@ class TiledRows:
     def _tiles(self, first: int, last: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         for start in range(first, last, self.size):
             where = slice(start, start + self.size)
-            tile = self.rows[where]
+            tile = unit_rows(self.rows[where]) if self._is_uneven else self.rows[where]
             if self.center is not None:
                 tile = tile - self.center
             yield where, tile, self.inverse[where]

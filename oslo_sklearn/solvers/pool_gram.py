@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._threads import run_threads
-from .geometry import as_tensor, center_rows, unit_rows
+from .geometry import as_tensor, center_rows, row_lengths, unit_rows
 
 _MAX_GRAM_BYTES = 2**30
 _TILE = 384  # rows of the Gram matrix, made at once
@@ -43,7 +43,8 @@ class TaskPool:
             self._kept.pop(name, None)  # free the old one before the new one is made
             pool = copy(self)
             pool.rows, pool._kept = make(), {}
-            vars(pool).pop("used", None)
+            for of_rows in ("used", "lengths"):
+                vars(pool).pop(of_rows, None)
             self._kept[name] = key, pool
         return self._kept[name][1]
 
@@ -64,6 +65,15 @@ class TaskPool:
             return rows[0]
 
         return self._keep("around", (center.cpu().numpy().tobytes(), normalize), move)
+
+    def on_sphere(self) -> TaskPool:
+        """The pool's rows scaled to unit norm."""
+        return self._keep("on_sphere", True, lambda: unit_rows(self.rows))
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """Of all rows, ``(N,)``."""
+        return row_lengths(self.rows)[:, 0]
 
     @cached_property
     def used(self) -> Tensor:
