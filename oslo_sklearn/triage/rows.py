@@ -33,6 +33,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
+    def places(self) -> list[str]:
+        """Names that are the same from whatever folder the files were named."""
+        if self.kind == "row":
+            return self.names
+        return [name if name.isdecimal() else os.path.abspath(name) for name in self.names]
+
     def title(self, row: int) -> str:
         """What a person calls a row: the start of its text, its path, or its number."""
         if self.kind == "text" and self.shown is not None:
