@@ -278,8 +278,10 @@ class Triage:
     @property
     def report_id(self) -> str:
         """Stays the same while the labelled rows and the pile do."""
-        names = [*self.support.places(), *self._labels, self.outlier_label, *self.query.places()]
-        return content_digest("\0".join(names).encode("utf-8", "surrogatepass"), size=8)
+        rows = [*self.support.identities(), *self._labels, *self.query.identities()]
+        return content_digest(
+            "\0".join([*rows, self.outlier_label]).encode("utf-8", "surrogatepass"), size=8
+        )
 
     def probability(self) -> np.ndarray:
         """Of the label of each row, given that it is of a known class."""

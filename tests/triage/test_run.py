@@ -20,6 +20,7 @@ from oslo_sklearn.triage._checks import group_all, nearest_labelled
 from oslo_sklearn.triage._decide import by_size
 from oslo_sklearn.triage._page import page_data
 from oslo_sklearn.triage._thumbnails import thumbnail
+from oslo_sklearn.triage.rows import read_pile
 from oslo_sklearn.triage.tables import COLUMNS
 
 
@@ -330,15 +331,25 @@ def test_rows_without_a_group_join_that_of_the_nearest_row():
     np.testing.assert_array_equal(alone, [0, 1, 2, 3, -1])
 
 
-def test_the_report_is_the_same_from_another_folder(tmp_path, monkeypatch):
+def test_the_report_is_the_same_from_another_folder(rows, tmp_path, monkeypatch):
     """Corrections are kept under its name over a reload."""
+    support, y, pile, _ = rows
     result = make_pile(tmp_path)
-    absolute = result.report_id
+    of_pixels = triage((support, y), pile, images=[np.zeros((8, 8), dtype=np.uint8)] * 60)
+    before = result.report_id, of_pixels.report_id
     monkeypatch.chdir(tmp_path)
-    result.query.names[:] = [os.path.relpath(name) for name in result.query.names]
-    assert result.report_id == absolute
+    result.query.shown = [os.path.relpath(name) for name in result.query.shown]
+    result.query.names[:] = result.query.shown
+    assert (result.report_id, of_pixels.report_id) == before
     monkeypatch.chdir("/")
-    assert result.report_id != absolute  # files of another folder
+    assert result.report_id != before[0]  # files of another folder
+
+
+def test_texts_are_the_same_wherever_their_table_was_named(tmp_path, monkeypatch):
+    (tmp_path / "pile.csv").write_text("path,text\na,one\nb,two\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("pile.csv", tmp_path / "pile.csv"):
+        assert read_pile(name, features=np.eye(2)).identities() == ["one", "two"]
 
 
 def test_corrections_leave_the_largest_group_first(rows):
