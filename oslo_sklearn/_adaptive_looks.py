@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +15,9 @@ from ._results import Answer, Solution, as_batch, first
 from .grouping import group_rows, unit
 from .solvers.geometry import even_out
 
+FURTHER = ("first_look", "last_look")  # in a state, in place of its own look and beside it
 _LEAST_GROUP = 3  # rows; a smaller group may be the odd rows of a known class
+_LEAST_LOG = -1e4
 _LEAST_LABELLED = 2  # rows per class on average; below, groups often are parts of known classes
 
 
@@ -22,14 +25,16 @@ class FurtherLooks(LargeTasks):
     """How AdaptiveOSLO looks again, and answers rows by the mean of its first and last look.
 
     The first look knows the labelled classes only. What it rejects is grouped together with known
-    negatives, and each group lends its most central rows as labelled examples of a class of its
-    own. A class with fewer examples than usual, as one that has just been named, also lends its
-    most central rows. The next look decides between the known classes, these groups, and neither.
+    negatives. If there are such, it is done again with their groups as classes. In further looks,
+    each group lends its most central rows as labelled examples of a class of its own. A class with
+    fewer examples than usual, as one that has just been named, also lends its most central rows.
+    A further look decides between the known classes, these groups, and neither.
     This finds unknown rows that resemble a known class, but lie near a group of unknown ones. Where
     a group was part of a known class, the mean with the first look limits the harm.
     """
 
     n_looks: int
+    outlier_share: Literal["auto"] | float
 
     @property
     def _batched(self) -> bool:  # type: ignore[override]
@@ -44,38 +49,63 @@ class FurtherLooks(LargeTasks):
     @torch.inference_mode()
     def _solve_batch(self, rows, labels, n_classes):
         solution, answer = self._look(rows, labels, n_classes)
-        if self.n_looks == 1 or len(rows) == 1 or not _n_examples(labels):
+        is_alone = self.n_looks == 1 or len(rows) == 1 or answer.proba is None
+        if is_alone or not _n_examples(labels):
             return solution, answer
-        only_first, last = answer, None
-        rows = [even_out(part, solution.state["is_uneven"]) for part in rows]
+        begin, looks = answer, {}
+        support, query = (even_out(part, solution.state["is_uneven"]) for part in rows)
+        if bool((labels < 0).any()):
+            names = _name_negatives(support, query, labels, answer)
+            if not torch.equal(names, labels) and (
+                found := self._look_again(support, query, names)
+            ):
+                looks["first_look"], begin = found
+                answer = average([begin], n_classes)
+        for _ in range(self.n_looks - 1):
+            examples, names = _add_examples(support, query, labels, answer)
+            found = None if torch.equal(names, labels) else self._look_again(examples, query, names)
+            if found is None:
+                break
+            looks["last_look"], again = found
+            answer = average([begin, again], n_classes)
+        for name, solved in looks.items():
+            solution.state[name] = [{k: first(v) for k, v in solved.state.items()}]
+        return solution, answer
+
+    def _look_again(self, support, query, names) -> tuple[Solution, Answer] | None:
+        """Solve with further classes; None where all their probabilities are too many to hold."""
         look = copy(self)
         look.outlier_share = "auto"  # one that was given is not that of rows in no group
-        for _ in range(self.n_looks - 1):
-            if answer.proba is None:  # a query too large to be held more than once
-                break
-            support, names = _add_examples(*rows, labels, answer)
-            if torch.equal(names, labels):
-                break
-            last, again = look._look([support, rows[1]], names, int(names.max()) + 1)
-            answer = average(only_first, again)
-        if last is not None:
-            solution.state["last_look"] = [{k: first(v) for k, v in last.state.items()}]
-        return solution, answer
+        solution, answer = look._look([support, query], names, int(names.max()) + 1)
+        return None if answer.proba is None else (solution, answer)
 
     def _answer_rows(self, state, rows: Tensor) -> Answer:
         rows = even_out(rows, state["is_uneven"])
         answer = super()._answer_rows(state, rows)
-        if "last_look" not in state:
+        answers = {}
+        for name in FURTHER:
+            if name in state:
+                (look,) = state[name]
+                look = {key: as_batch(part, rows.device, rows.dtype) for key, part in look.items()}
+                answers[name] = super()._answer_rows(look, rows)
+        if not answers:
             return answer
-        (last,) = state["last_look"]
-        last = {name: as_batch(value, rows.device, rows.dtype) for name, value in last.items()}
-        return average(answer, super()._answer_rows(last, rows))
+        answers = {"first_look": answer} | answers
+        return average([*answers.values()], answer.proba.shape[-1])
 
 
 def _n_examples(labels: Tensor) -> int:
     """How many examples a group lends: as many as a class has; 0 where that is too few."""
     mean = float(labels[labels >= 0].bincount().double().mean())
     return round(mean) if mean >= _LEAST_LABELLED else 0
+
+
+def _name_negatives(support: Tensor, query: Tensor, labels: Tensor, answer: Answer) -> Tensor:
+    """Labels in which the groups of known negatives are classes after the known ones."""
+    names = _add_examples(support, query, labels, answer)[1][:, : labels.shape[1]].clone()
+    in_groups = names >= answer.proba.shape[-1]
+    names[in_groups] = answer.proba.shape[-1] + names[in_groups].unique(return_inverse=True)[1]
+    return names
 
 
 def _add_examples(
@@ -124,22 +154,21 @@ def _sort(rows: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
     return found
 
 
-def average(answer: Answer, last: Answer) -> Answer:
-    """The mean of two answers' probabilities. The last one has further classes: groups.
+def average(answers: list[Answer], n_classes: int) -> Answer:
+    """The mean of answers' probabilities. Classes after the first `n_classes` are groups.
 
     AdaptiveOSLO's scores are log odds of being unknown, and its probabilities are given a known
-    class. Logarithms keep scores apart whose probabilities round to one.
+    class. Logarithms keep scores apart whose probabilities round to one, and stay finite at zero.
     """
-    n_classes = answer.proba.shape[-1]
-    log_p = last.proba.log()  # of minus infinity, sums take no notice
-    of_classes, of_groups = log_p[..., :n_classes], log_p[..., n_classes:]
-    first_known, last_known = F.logsigmoid(-answer.outlierness), F.logsigmoid(-last.outlierness)
-    known = torch.logaddexp(first_known, last_known + of_classes.logsumexp(-1))
-    unknown = torch.logaddexp(
-        F.logsigmoid(answer.outlierness),
-        torch.logaddexp(F.logsigmoid(last.outlierness), last_known + of_groups.logsumexp(-1)),
-    )
-    proba = answer.proba * (first_known - known).exp()[..., None]
-    proba = proba + ((last_known - known)[..., None] + of_classes).exp()
-    scores = unknown - known
+    shares, known, unknown = [], [], []
+    for answer in answers:
+        of_classes, of_groups = answer.proba.tensor_split([n_classes], -1)
+        total = of_classes.sum(-1, keepdim=True)
+        shares.append(torch.where(total > 0, of_classes / total, 1 / n_classes))
+        inside, outside = F.logsigmoid(-answer.outlierness), F.logsigmoid(answer.outlierness)
+        known.append(inside + total[..., 0].log().clamp_min(_LEAST_LOG))
+        unknown.append(torch.logaddexp(outside, inside + of_groups.sum(-1).log()))
+    of_answers = torch.stack(known)
+    proba = (torch.stack(shares) * of_answers.softmax(0)[..., None]).sum(0)
+    scores = torch.stack(unknown).logsumexp(0) - of_answers.logsumexp(0)
     return Answer(proba, scores, labels=proba.argmax(-1), inlierness=torch.sigmoid(-scores))

@@ -44,7 +44,14 @@ def read_numbered(path, *, is_ragged: bool = False):
             raise ValueError(f"{os.fspath(path)!r}, line {reader.line_num}: {error}") from error
     if not lines:
         raise ValueError(f"{os.fspath(path)!r} is empty.")
-    columns = [name.strip().lower() for name in lines[0][1]]
+    first = lines[0][1]
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(first) == 1 and mark in first[0]:
+            raise ValueError(
+                f"{os.fspath(path)!r}: its cells are separated by {name}; commas are expected, as "
+                f"in {','.join(first[0].split(mark))!r}. Save it with commas."
+            )
+    columns = [name.strip().lower() for name in first]
     width = len(columns)
     for number, line in lines:
         if len(line) < width and not is_ragged:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ._adaptive_looks import FurtherLooks
+from ._adaptive_looks import FURTHER, FurtherLooks
 from ._decision import Zero
 from ._docs import shared_docs
 from ._sklearn import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, StrOptions
@@ -104,7 +104,8 @@ class AdaptiveOSLO(FurtherLooks):
     n_looks : int, default=1
         How often to look at the query. After each look, rows with a score above zero are grouped,
         and the next look decides between your classes, these groups, and neither. The mean of the
-        first and the last look is the answer; attributes of the model are those of the first. Three
+        first and the last look is the answer; attributes of the model are those of the first. If
+        there are known negatives, the first look is done again with their groups as classes. Three
         looks find more of the unknown rows if classes have two labelled rows or more on average,
         and take about ten times as long on a small task. With fewer labelled rows, or a query with
         probabilities of more than 1 GiB, there is one look. The query must be in memory.
@@ -356,7 +357,7 @@ class AdaptiveOSLO(FurtherLooks):
     def _share_that_depends_on_mix(self, rows) -> float:
         """Share of rows that even and uneven classes give another label or decision."""
         state, rows, device, dtype = self._state_for(rows)
-        state.pop("last_look", None)
+        state = {name: value for name, value in state.items() if name not in FURTHER}
         is_even, belief = state["is_even"], state["belief"]
         even, uneven = (
             self._infer_tiles(state | {"belief": belief * weight}, rows, device, dtype)

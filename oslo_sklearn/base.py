@@ -31,10 +31,9 @@ from ._warnings import (
     warn_of_unscaled_columns,
 )
 from .solvers.diagnosis import (
-    MOST_LENGTH_RATIO,
     Look,
-    length_ratio,
     size_ratio,
+    uneven_lengths,
     unscaled_columns,
 )
 from .solvers.geometry import only_classes
@@ -154,8 +153,8 @@ class FewShotOpenSetClassifier(TaskSolver, OnCollections, OpenSetClassifier):
         A centre is subtracted before rows are scaled, and moves short rows the farthest.
         """
         if self.normalize and self.center is not None and len(self.classes_) > 1:
-            ratio = length_ratio(look)
-            if ratio > MOST_LENGTH_RATIO:
+            ratio = uneven_lengths(look)
+            if ratio is not None:
                 warn_of_uneven_rows(ratio)
 
     def _warn_of_answers(self, look: Look) -> None:

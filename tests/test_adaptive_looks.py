@@ -152,10 +152,34 @@ def test_known_negatives_are_examples_of_their_group(monkeypatch):
         assert set(of_group) == {name}
 
 
-def test_answers_are_probabilities_and_hold_for_single_rows():
-    support, y, pile, _ = make_neighbours(1)
-    looks = AdaptiveOSLO(n_looks=3).fit(support, y, pile)
+def test_the_first_look_is_done_again_with_groups_of_known_negatives(monkeypatch):
+    support, y, pile, truth = make_features(n_shot=3)
+    new = np.flatnonzero(~np.isin(truth, y))
+    marked = np.concatenate([new[:2], new[-1:]])  # of two unknown classes
+    X, labels = np.concatenate([support, pile[marked]]), np.concatenate([y, ["unknown"] * 3])
+    _, seen = fit_and_record(monkeypatch, X, labels, np.delete(pile, marked, axis=0))
+    assert len(seen) == 4
+    assert seen[0][1].tolist()[-3:] == [-1] * 3
+    names = seen[1][1].tolist()
+    assert len(names) == 12  # nothing is lent yet
+    assert names[:9] == seen[0][1].tolist()[:9]
+    assert sorted(names[-3:]) in ([3, 3, 4], [3, 4, 4])
+    assert names[-3] == names[-2]
+    assert len(seen[2][1]) > 12
+
+
+@pytest.mark.parametrize("has_negatives", [False, True])
+def test_answers_are_probabilities_and_hold_for_single_rows(has_negatives):
+    support, y, pile, truth = make_neighbours(1)
+    options = {"n_looks": 3}
+    if has_negatives:
+        marked = np.flatnonzero(truth == "unknown")[::9]
+        support = np.concatenate([support, pile[marked]])
+        y, options["outlier_label"] = np.append(y, truth[marked]), "unknown"
+    looks = AdaptiveOSLO(**options).fit(support, y, pile)
     assert "last_look" in looks._state
+    assert ("first_look" in looks._state) == has_negatives
+    assert looks.prototypes_.shape == (len(looks.classes_), pile.shape[1])
     answer = looks.transduce(pile)
     np.testing.assert_allclose(answer.proba.sum(axis=1), 1)
     np.testing.assert_array_equal(looks.classes_[answer.proba.argmax(axis=1)], answer.labels)
@@ -219,9 +243,16 @@ def test_groups_that_leave_nothing_to_the_classes():
         Answer(torch.tensor(p), torch.tensor(s))
         for p, s in (([[[0.7, 0.3]]], [[500.0]]), ([[[0.0, 0.0, 1.0]]], [[-500.0]]))
     )
-    mean = _adaptive_looks.average(first, last)
+    mean = _adaptive_looks.average([first, last], 2)
     np.testing.assert_allclose(mean.proba[0, 0], [0.7, 0.3])
     np.testing.assert_allclose(mean.outlierness[0, 0], 500 + np.log(2), rtol=1e-6)
+
+
+def test_a_group_that_is_surer_than_numbers_can_say():
+    answer = Answer(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[-500.0]]))
+    alone = _adaptive_looks.average([answer], 2)
+    np.testing.assert_allclose(alone.proba[0, 0], [0.5, 0.5])
+    assert 500 < alone.outlierness[0, 0] < np.inf
 
 
 def known_shares(fitted, rows):

@@ -220,7 +220,11 @@ def _triage(args, estimator):
     own = args.out / FILE
     if args.serve is None and not args.corrections and own.is_file():
         print(printable(f"not used: {own}; add --corrections {own}"), file=sys.stderr)
-    return result.correct(corrections)
+    result.correct(corrections)
+    rule = result.found_.rule
+    if args.alpha is not None and rule.kind != "p_value":
+        print(printable(f"--alpha does not decide: {rule.text}."), file=sys.stderr)
+    return result
 
 
 def _features(args) -> tuple:

@@ -86,8 +86,9 @@ def _unit_rows(problem: Problem, pool: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         noise = noise_of(center) if problem.normalize else 0.0
     lengths, is_plain = plain_norms(rows, noise)
     if problem.cosine or problem.normalize:
-        rows = rows.div_(lengths) if bool(is_plain.all()) else unit_rows(rows, noise)
-    return rows, lengths[..., 0], is_plain.new_ones(len(rows))
+        are_all_plain = is_plain is None or bool(is_plain.all())
+        rows = rows.div_(lengths) if are_all_plain else unit_rows(rows, noise)
+    return rows, lengths[..., 0], torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
 
 def _cosines(problem: Problem, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:

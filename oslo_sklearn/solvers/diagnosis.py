@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .geometry import are_plain, ascending, noise_of, product, unit_rows
+from .geometry import are_plain, ascending, extremes, noise_of, product, unit_rows
 
 # Effective share of classes below which a query is narrow. It is lower with few labelled rows,
 # whose prototypes share out even queries unevenly.
@@ -155,10 +155,12 @@ def unscaled_columns(look: Look) -> Columns | None:
     return Columns(n_largest, n_columns, share) if share > NEARLY_ALL else None
 
 
-def length_ratio(look: Look) -> float:
-    """As `length_ratios`, of the query."""
+def uneven_lengths(look: Look) -> float | None:
+    """The ratio of lengths (`length_ratios`) of the query's rows, if they are uneven."""
     lengths = torch.from_numpy(look.query.rising_lengths()[0])
-    return float(length_ratios(lengths, look.query.rows.shape[1]))
+    n_columns = look.query.rows.shape[1]
+    is_uneven = bool(are_uneven(lengths, n_columns))
+    return float(length_ratios(lengths, n_columns)) if is_uneven else None
 
 
 def are_uneven(lengths: Tensor, n_columns: int) -> Tensor:
@@ -166,6 +168,9 @@ def are_uneven(lengths: Tensor, n_columns: int) -> Tensor:
 
     Long rows make up most of the centre, which then moves short rows too far.
     """
+    shortest, longest = extremes(lengths)
+    if longest <= MOST_LENGTH_RATIO * shortest:  # as mostly, and found at once
+        return lengths.new_zeros(lengths.shape[:-1], dtype=torch.bool)
     return length_ratios(lengths, n_columns) > MOST_LENGTH_RATIO
 
 

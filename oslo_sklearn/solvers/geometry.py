@@ -137,12 +137,9 @@ def unit_rows(x: Tensor, noise: Tensor | float = 0.0, out: Tensor | None = None)
 
     ``out`` may be written to, and may be ``x``.
     """
-    if is_at_hand(x) and x.numel():
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        most_noise = float(noise.max()) if isinstance(noise, Tensor) else noise
-        if are_plain(norm, most_noise * x.shape[-1] ** 0.5):
-            return torch.div(x, norm, out=out)
     norm, is_plain = plain_norms(x, noise)
+    if is_plain is None:
+        return torch.div(x, norm, out=out)
     # Dividing by the largest entry first keeps the squares inside float32's range.
     is_row = (x.abs() > noise).any(-1, keepdim=True)
     largest = x.abs().amax(-1, keepdim=True)
@@ -153,9 +150,16 @@ def unit_rows(x: Tensor, noise: Tensor | float = 0.0, out: Tensor | None = None)
     return torch.where(is_plain, x / norm, scaled)
 
 
-def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Norms ``(..., n, 1)``, and whether they are far from noise and from over- and underflow."""
+def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor | None]:
+    """Norms ``(..., n, 1)``, and whether they are far from noise and from over- and underflow.
+
+    None where a look at the values shows that all of them are.
+    """
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    if is_at_hand(x) and x.numel():
+        most_noise = float(noise.max()) if isinstance(noise, Tensor) else noise
+        if are_plain(norm, most_noise * x.shape[-1] ** 0.5):
+            return norm, None
     highest_noise = noise.amax(-1, keepdim=True) if isinstance(noise, Tensor) else noise
     low, high = PLAIN
     is_plain = (norm > low) & (norm < high) & (norm > highest_noise * x.shape[-1] ** 0.5)
@@ -165,8 +169,8 @@ def plain_norms(x: Tensor, noise: Tensor | float = 0.0) -> tuple[Tensor, Tensor]
 def row_lengths(x: Tensor, noise: Tensor | float = 0.0) -> Tensor:
     """Norms ``(..., n, 1)`` whose squares may over- or underflow; 0 for nothing but ``noise``."""
     length, is_plain = plain_norms(x, noise)
-    is_odd = ~is_plain[..., 0]
-    if bool(is_odd.any()):
+    if is_plain is not None:
+        is_odd = ~is_plain[..., 0]
         odd = x[is_odd]
         length[is_odd] = (odd * unit_rows(odd, noise)).sum(-1, keepdim=True)
     return length

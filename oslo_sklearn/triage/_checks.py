@@ -51,6 +51,18 @@ def nearest_labelled(support, query, n_neighbours=4) -> Neighbours:
     return Neighbours(np.concatenate(rows), np.concatenate(similarity))
 
 
+def group_all(is_unknown, groups, units) -> np.ndarray:
+    """Groups of the unknown rows, -1 of others. Rows without one join that of their nearest row."""
+    groups = np.where(is_unknown, groups, -1)
+    grouped, alone = np.flatnonzero(groups >= 0), np.flatnonzero(is_unknown & (groups < 0))
+    if not len(grouped):
+        groups[alone] = np.arange(len(alone))
+    elif len(alone):
+        nearest = nearest_labelled(units[grouped], units[alone], 1).rows[:, 0]
+        groups[alone] = groups[grouped[nearest]]
+    return groups
+
+
 def check_support(near_support, near_query, support, query, labelled_y, negative) -> list[Check]:
     """All findings, the most harmful first.
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from .._files import content_digest
 from .._optional import require
 from .._typing import Array, DataFrame, Estimator, Labels, PathLike, RowsLike
-from ._checks import check_support, directions, nearest_labelled
+from ._checks import check_support, directions, group_all, nearest_labelled
 from ._decide import by_size, decide
 from ._page import render_notebook
 from .report import write_report
@@ -215,6 +215,7 @@ class Triage:
             is_open[:] = True
         in_pile = is_open.copy()
         in_pile[rows[_beyond_typical(given, y)]] = True
+        waiting = self._waiting_for(y)
         # On a busy machine, threads of many small steps wait for each other: a correction among 222
         # photos took 25 s with two threads and 1 s with one, and 20,000 photos five times as long.
         with threadpool_limits(1):
@@ -226,12 +227,17 @@ class Triage:
                 np.flatnonzero(is_open),
                 np.flatnonzero(in_pile),
                 outlier_label=self.outlier_label,
-                alpha=self._usable_alpha(y),
+                alpha=None if waiting else self.alpha,
                 control=self.control,
                 n_suggested=n_suggested if has_open else 0,
             )
-        self._keep(found, rows, given)
+        if waiting:
+            found.rule.text = (
+                f"p-values wait for a second example of {', '.join(waiting)}; until then, "
+                + found.rule.text
+            )
         near_support, near_query = directions(X, self.query.X, self.center)
+        self._keep(found, rows, given, near_query)
         near_query[rows] = 0  # a corrected row would be its own nearest
         self.labelled_rows_, self.labelled_y_ = rows, y
         self.neighbours_ = nearest_labelled(near_support, near_query)
@@ -244,10 +250,10 @@ class Triage:
             self.outlier_label,
         )
 
-    def _usable_alpha(self, y):
-        """None, while a class that was just named has one example: p-values need two."""
+    def _waiting_for(self, y) -> list[str]:
+        """New classes with one example: while there are such, p-values do not decide."""
         if self.alpha is None:
-            return None
+            return []
         names, counts = np.unique(y[y != self.outlier_label], return_counts=True)
         alone = set(names[counts < 2].tolist())
         if given := alone & set(self._labels.tolist()):
@@ -255,29 +261,27 @@ class Triage:
                 f"alpha needs two labelled examples of every class, and {min(given)!r} has one: "
                 "label a second one, or decide without alpha and control."
             )
-        return None if alone else self.alpha
+        return sorted(map(repr, alone))
 
-    def _keep(self, found, rows, given) -> None:
+    def _keep(self, found, rows, given, units) -> None:
         """Labels that were given replace the method's."""
         is_unknown = given == self.outlier_label
         found.is_outlier[rows] = is_unknown
         found.labels = found.labels.astype(np.result_type(found.labels, given))
         found.labels[rows[~is_unknown]] = given[~is_unknown]
-        found.groups = by_size(np.where(found.is_outlier, found.groups, -1))
+        found.groups = by_size(group_all(found.is_outlier, found.groups, units))
         if found.p_values is not None:
             found.p_values[rows] = np.nan
-        if self.alpha is not None and found.rule.kind != "p_value":
-            found.rule.notes.append(
-                "A new class has one example; p-values decide again when it has two."
-            )
         self.found_ = found
         self.decisions_ = np.where(found.is_outlier, self.outlier_label, found.labels)
 
     @property
     def report_id(self) -> str:
         """Stays the same while the labelled rows and the pile do."""
-        names = [*self.support.names, *self._labels, self.outlier_label, *self.query.names]
-        return content_digest("\0".join(names).encode("utf-8", "surrogatepass"), size=8)
+        rows = [*self.support.identities(), *self._labels, *self.query.identities()]
+        return content_digest(
+            "\0".join([*rows, self.outlier_label]).encode("utf-8", "surrogatepass"), size=8
+        )
 
     def probability(self) -> np.ndarray:
         """Of the label of each row, given that it is of a known class."""

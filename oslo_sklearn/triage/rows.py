@@ -33,6 +33,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
+    def identities(self) -> list[str]:
+        """What tells the rows from others, from whatever folder their files were named."""
+        if self.shown is None or not isinstance(self.shown[0], str):
+            return self.names
+        is_file = self.kind == "image"
+        return [os.path.abspath(shown) if is_file else str(shown) for shown in self.shown]
+
     def title(self, row: int) -> str:
         """What a person calls a row: the start of its text, its path, or its number."""
         if self.kind == "text" and self.shown is not None:

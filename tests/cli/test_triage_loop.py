@@ -147,3 +147,17 @@ def test_p_values_decide(features, control, capsys):
     accepted = [float(row["p_value"]) for row in rows if row["is_outlier"] != "True"]
     assert not rejected or max(rejected) < min(accepted)
     assert "at most 20%" in capsys.readouterr().out
+    Path("new.csv").write_text("path,label\n0,emu\n")
+    words = ["--alpha", 0.2, "--control", control, "--corrections", "new.csv"]
+    assert run_triage("many.npz", "pile.npz", *words) == 0
+    out, err = capsys.readouterr()
+    assert "--alpha does not decide: p-values wait for a second example of 'emu'; until" in err
+    assert "Rule: p-values wait for a second example of 'emu'; until then, unknown where" in out
+
+
+def test_a_table_with_semicolons_is_refused_with_the_reason(features, capsys):
+    Path("pile.csv").write_text("path;text\na;b\n")
+    Path("labelled.csv").write_text("path;label\na;b\n")
+    for sources in (("labelled.csv", "pile.npz"), ("labelled.npz", "pile.csv")):
+        assert run_triage(*sources) == 2
+        assert "its cells are separated by semicolons" in capsys.readouterr().err

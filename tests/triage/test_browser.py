@@ -250,6 +250,40 @@ def test_nasty_names_show_and_run_nothing(look, report):
     assert page.evaluate("window.hacked") is None
 
 
+def test_long_names_are_clipped(look, report):
+    """On a phone, one name would cover a third of the page."""
+    _, file = report
+    page = look(address_of(file), width=390, height=844)
+    row = NASTY.index("n" * 196 + ".png")
+    page.evaluate("row => Triage.model.correct([row], 'apple')", row)
+    go_to(page, "done")
+    page.keyboard.press("r")
+    assert page.locator("#chooser-title").bounding_box()["height"] < 70
+    page.keyboard.type("x" * 200)
+    assert page.locator("#chooser-list").bounding_box()["height"] < 90
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    toast = page.locator("#status")
+    assert toast.inner_text().endswith(": apple. Undo: z")
+    assert toast.bounding_box()["height"] < 45
+
+
+def test_a_new_name_that_differs_in_case_is_the_class_that_is_there(look, report):
+    _, file = report
+    page = look(address_of(file))
+    page.keyboard.press("n")
+    page.keyboard.type("pineapple")
+    page.keyboard.press("Enter")
+    page.keyboard.press("n")
+    page.keyboard.type("APPLE")
+    assert page.locator("#chooser-list li").all_inner_texts() == [
+        "apple (is there already)",
+        "pineapple",
+    ]
+    page.keyboard.press("Enter")
+    assert list(labels(page).values()) == ["pineapple", "apple"]
+
+
 def test_detail_has_what_decides(look, report):
     result, file = report
     page = look(address_of(file))

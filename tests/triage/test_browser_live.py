@@ -51,24 +51,51 @@ def test_the_marked_one_stays_marked(look, tmp_path):
         page.evaluate("Triage.update({ ...Triage.model.data })")
         assert marked(page) == marked_row
         assert page.evaluate("Triage.grid.order[0]") == marked_row
-        # It is suggested no more: the first of the others is marked, and a key waits.
-        page.evaluate(
-            """row => {
-              const suggested = Triage.model.data.suggested.slice();
-              suggested[row] = 0;
-              Triage.update({ ...Triage.model.data, suggested });
-            }""",
-            marked_row,
-        )
+        # It is suggested no more: another is marked, but a key on its way is for this one.
+        said = page.evaluate("row => Triage.model.labelOf(row)", marked_row)
+        page.evaluate(UPDATE, marked_row)
         first = page.evaluate("Triage.grid.order[0]")
-        page.keyboard.press("u")
-        assert marked(page) == first != marked_row
-        assert labels(page) == {}
-        page.wait_for_timeout(600)
+        page.keyboard.press("a")
         page.keyboard.press("u")
         wait_for_refit(loop, 1)
-        assert result.corrections_ == {first: "unknown"}
+        assert marked_row != first
+        assert result.corrections_ == {marked_row: said, first: "unknown"}
         page.close()
+
+
+# New decisions: the row is suggested no more, has another label, and stands in another group.
+UPDATE = """row => {
+  const { data } = Triage.model;
+  const names = ["suggested", "label", "score", "group"];
+  const [suggested, label, score, group] = names.map((name) => data[name].slice());
+  suggested[row] = 0;
+  label[row] = (label[row] + 1) % 3;
+  score[row] = -score[row];
+  group[row] = 1 - group[row];
+  Triage.update({ ...data, suggested, label, score, group });
+}"""
+
+
+def test_a_key_for_a_group_is_for_what_was_to_be_seen(look, tmp_path):
+    result = make_pile(tmp_path)
+    page = look(address_of(result.write(tmp_path / "out")))
+    go_to(page, "unknown")
+    members = page.evaluate("Triage.grid.section.rows")
+    other = page.evaluate("Triage.grid.sections[1].rows[0]")
+    page.evaluate(
+        """row => {
+          const group = Triage.model.data.group.slice();
+          group[row] = 0;
+          Triage.update({ ...Triage.model.data, group });
+        }""",
+        other,
+    )
+    assert other in page.evaluate("Triage.grid.section.rows")
+    page.keyboard.press("Shift+U")
+    assert sorted(labels(page)) == sorted(members)
+    page.keyboard.press("z")
+    page.keyboard.press("Shift+U")
+    assert sorted(labels(page)) == sorted([*members, other])
 
 
 def test_twenty_thousand(look, tmp_path):

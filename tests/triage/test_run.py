@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import tracemalloc
 
@@ -13,12 +14,13 @@ from PIL import Image
 from threadpoolctl import threadpool_info
 from triage_helpers import CLASSES, make_features, make_pile
 
-from oslo_sklearn import OSLO, AdaptiveOSLO
+from oslo_sklearn import OSLO, AdaptiveOSLO, SimpleShot
 from oslo_sklearn.triage import _run, triage
-from oslo_sklearn.triage._checks import nearest_labelled
+from oslo_sklearn.triage._checks import group_all, nearest_labelled
 from oslo_sklearn.triage._decide import by_size
 from oslo_sklearn.triage._page import page_data
 from oslo_sklearn.triage._thumbnails import thumbnail
+from oslo_sklearn.triage.rows import read_pile
 from oslo_sklearn.triage.tables import COLUMNS
 
 
@@ -175,7 +177,9 @@ def test_a_new_class_of_one_suspends_the_p_values(rows):
     support, y, pile, _ = rows
     result = triage((support, y), pile, alpha=0.2, corrections={"36": "milk"})
     assert result.found_.rule.kind == "threshold"
-    assert "p-values decide again when it has two" in result.summary()
+    why = "p-values wait for a second example of 'milk'; until then, unknown where outlierness"
+    assert why in " ".join(result.summary().split())
+    assert why[1:] in result._repr_html_().replace("&#39;", "'")
     assert result.correct({37: "milk"}).found_.rule.kind == "p_value"
 
 
@@ -306,6 +310,46 @@ def test_groups_are_numbered_by_size():
     np.testing.assert_array_equal(by_size(np.array([2, -1, 0, 0, 5, 2, 2])), [0, -1, 1, 1, 2, 0, 0])
     np.testing.assert_array_equal(by_size(np.array([3, 3])), [0, 0])
     np.testing.assert_array_equal(by_size(np.array([-1])), [-1])
+
+
+def test_a_row_marked_unknown_has_a_group(rows):
+    """Also if the method accepts it: on the page it is to stand among its like."""
+    support, y, pile, _ = rows
+    result = triage((support, y), pile, estimator=SimpleShot())
+    assert result.decisions_[3] == "apple"
+    frame = result.correct({3: "unknown"}).to_frame()
+    assert frame["decision"][3] == "unknown"
+    assert (frame["group"].isna() == ~frame["is_outlier"]).all()
+
+
+def test_rows_without_a_group_join_that_of_the_nearest_row():
+    units = np.array([[1.0, 0], [0, 1], [0.6, 0.8], [0.8, 0.6], [0, 1]])
+    unknown = np.array([True, True, True, True, False])
+    groups = np.array([5, 2, -1, -1, 4])
+    np.testing.assert_array_equal(group_all(unknown, groups, units), [5, 2, 2, 5, -1])
+    alone = group_all(unknown, np.full(5, -1), units)
+    np.testing.assert_array_equal(alone, [0, 1, 2, 3, -1])
+
+
+def test_the_report_is_the_same_from_another_folder(rows, tmp_path, monkeypatch):
+    """Corrections are kept under its name over a reload."""
+    support, y, pile, _ = rows
+    result = make_pile(tmp_path)
+    of_pixels = triage((support, y), pile, images=[np.zeros((8, 8), dtype=np.uint8)] * 60)
+    before = result.report_id, of_pixels.report_id
+    monkeypatch.chdir(tmp_path)
+    result.query.shown = [os.path.relpath(name) for name in result.query.shown]
+    result.query.names[:] = result.query.shown
+    assert (result.report_id, of_pixels.report_id) == before
+    monkeypatch.chdir("/")
+    assert result.report_id != before[0]  # files of another folder
+
+
+def test_texts_are_the_same_wherever_their_table_was_named(tmp_path, monkeypatch):
+    (tmp_path / "pile.csv").write_text("path,text\na,one\nb,two\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("pile.csv", tmp_path / "pile.csv"):
+        assert read_pile(name, features=np.eye(2)).identities() == ["one", "two"]
 
 
 def test_corrections_leave_the_largest_group_first(rows):

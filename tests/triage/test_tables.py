@@ -63,6 +63,8 @@ def test_undecodable_names_come_back(tmp_path):
         ("path,name\na,b\n", "must have the columns path and label"),
         (",".join(COLUMNS) + "\n", "decisions of triage, which are guesses"),
         ("path,label\nonly\n", "line 2: 2 cells were expected"),
+        ("path;label\na;b\n", "separated by semicolons; commas are expected, as in 'path,label'"),
+        ("path\tlabel\na\tb\n", "separated by tabs; commas"),
     ],
 )
 def test_bad_corrections(tmp_path, text, message):

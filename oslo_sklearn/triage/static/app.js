@@ -2,13 +2,14 @@
 // Start, actions and keys.
 (function (T) {
   const { $ } = T;
-  const GRACE = 500; // milliseconds to see that another row is marked
+  const GRACE = 500; // milliseconds to see new decisions
   let toastTimer = null;
   let isSliding = false;
-  let movedAt = -Infinity; // when new decisions last put the mark on another row
+  let before = null; // what was to be seen before new decisions came
 
-  T.say = function (text) {
-    $("status").textContent = text;
+  // The name of a photo may be long: it gives way to the text.
+  T.say = function (text, name = "") {
+    $("status").replaceChildren(T.el("span", { class: "name" }, name), T.el("span", {}, text));
     $("status").classList.add("shown");
     clearTimeout(toastTimer);
     toastTimer = setTimeout(() => $("status").classList.remove("shown"), 4000);
@@ -55,61 +56,61 @@
     T.drawProgress();
   }
 
-  // New decisions from the live loop: same view, same place. The marked one stays marked, lest a
-  // key that is already on its way labels another.
+  // New decisions from the live loop: same view, same place, and the marked one stays marked. A key
+  // that is already on its way is for what was marked before.
   T.update = function (data) {
-    const marked = T.grid.row;
+    const { row, section } = T.grid;
+    const labelOf = T.model.labeller();
     T.model.load(data);
     T.model.store();
     T.drawRule();
     T.drawChecks();
-    showView(true, marked);
-    if (T.grid.row !== marked) {
-      if (T.view === "suggested") T.grid.go(0);
-      movedAt = performance.now();
-    }
+    showView(true, row);
+    if (T.grid.row !== row && T.view === "suggested") T.grid.go(0);
+    before = section && { row, rows: section.rows, labelOf, marked: T.grid.row, until: performance.now() + GRACE };
     if ($("detail").open) T.openDetail(T.detailRow);
   };
 
+  // The rows that a key is for, and the labels that it accepts.
   function targets(isWhole) {
-    if ($("detail").open) return [T.detailRow];
-    if (!isWhole) return T.grid.row === null ? [] : [T.grid.row];
-    const section = T.grid.section;
-    return section ? openRows(section) : [];
+    const now = { row: T.grid.row, rows: T.grid.section?.rows, labelOf: T.model.labeller() };
+    if ($("detail").open) return [[T.detailRow], now.labelOf];
+    const isLate = before && before.marked === now.row && performance.now() < before.until;
+    const { row, rows, labelOf } = isLate ? before : now;
+    before = null;
+    if (row === null) return [[], labelOf];
+    return [isWhole ? openRows(rows) : [row], labelOf];
   }
 
   // In a whole section, what was said about single rows stays.
-  function openRows(section) {
-    const open = section.rows.filter((row) => !T.model.isDone(row));
-    return open.length ? open : section.rows;
+  function openRows(rows) {
+    const open = rows.filter((row) => !T.model.isDone(row));
+    return open.length ? open : rows;
   }
 
-  T.actOnSection = (name, section) => act(name, openRows(section));
-  T.act = (name, isWhole = false) => act(name, targets(isWhole));
+  T.actOnSection = (name, section) => act(name, openRows(section.rows));
+  const whom = (rows) => (rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length));
+  T.act = (name, isWhole = false) => act(name, ...targets(isWhole));
 
-  async function act(name, rows) {
+  async function act(name, rows, labelOf) {
     const m = T.model;
     if (name === "undo") return undo();
     if (name === "export") return save();
     if (name === "previous" || name === "next") return turn(name === "next" ? 1 : -1);
     if (!rows.length) return undefined;
     if (name === "open") return T.openDetail(rows[0]);
-    if (performance.now() - movedAt < GRACE && !$("detail").open) {
-      return T.say(`Decided again: another ${T.noun()} is marked now`);
-    }
-    if (name === "accept") return accept(rows);
+    if (name === "accept") return accept(rows, labelOf);
     let label = name.startsWith("class:") ? name.slice(6) : m.data.unknown;
     if (name === "relabel" || name === "new") {
-      const whom = rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length);
-      label = await T.choose(`${name === "new" ? "New class" : "Label"} for ${whom}`, name === "new");
+      label = await T.choose(`${name === "new" ? "New class" : "Label"} for ${whom(rows)}`, name === "new");
       if (label === null) return undefined;
     }
     return put(rows, label);
   }
 
-  function accept(rows) {
-    const labels = new Set(rows.map((row) => T.model.labelOf(row)));
-    put(rows, (row) => T.model.labelOf(row), labels.size === 1 ? [...labels][0] : "accepted");
+  function accept(rows, labelOf) {
+    const labels = new Set(rows.map(labelOf));
+    put(rows, labelOf, labels.size === 1 ? [...labels][0] : "accepted");
   }
 
   function put(rows, label, text = label) {
@@ -117,7 +118,7 @@
     T.grid.refresh(rows);
     drawAround();
     T.drawRule();
-    T.say(`${rows.length === 1 ? T.titleOf(rows[0]) : T.things(rows.length)}: ${text}. Undo: z`);
+    T.say(`: ${text}. Undo: z`, whom(rows));
     if ($("detail").open) turn(1);
     else if (rows.includes(T.grid.row)) T.grid.next();
   }

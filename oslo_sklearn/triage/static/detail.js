@@ -206,7 +206,12 @@
         const words = typed.toLowerCase();
         const all = isNew && !typed ? [] : [...T.model.labels, T.model.data.unknown];
         options = all.filter((label) => label.toLowerCase().includes(words)).map((label) => ({ label, text: label }));
-        if (typed && !all.includes(typed)) {
+        // A name that differs only in case is a slip: the class that is there is offered.
+        const isThere = (label) => label.toLowerCase() === words;
+        for (const option of options) if (isNew && isThere(option.label)) option.text += " (is there already)";
+        const fit = ({ label }) => isThere(label) + (label === typed);
+        options.sort((a, b) => fit(b) - fit(a));
+        if (typed && !all.some(isThere)) {
           const fresh = { label: typed, text: `New class “${typed}”` };
           if (isNew) options.unshift(fresh);
           else options.push(fresh);

@@ -19,7 +19,7 @@
       new ResizeObserver(() => this.resize()).observe(node);
       node.addEventListener("click", (event) => this.click(event));
       node.addEventListener("dblclick", (event) => {
-        if (event.target.closest("[data-row]")) T.act("open");
+        if (event.target.closest("[data-row]")) T.openDetail(this.row);
       });
     }
 
@@ -237,7 +237,7 @@
       if (!tile) return;
       this.goToRow(Number(tile.dataset.row));
       this.node.focus({ preventScroll: true });
-      if (event.target.closest("img, .no-image, .text, .name")) T.act("open");
+      if (event.target.closest("img, .no-image, .text, .name")) T.openDetail(this.row);
     }
   }
 

@@ -50,8 +50,13 @@ window.Triage = {};
     }
 
     labelOf(row) {
-      const code = this.decision[row];
-      return code === UNKNOWN ? this.data.unknown : this.labels[code];
+      return this.labeller()(row);
+    }
+
+    // Tells the labels of now, also when others have been decided on.
+    labeller() {
+      const { decision, labels, data } = this;
+      return (row) => (decision[row] === UNKNOWN ? data.unknown : labels[decision[row]]);
     }
 
     // The code of every row's decision, how many there are of each, and how doubtful each is.
