@@ -25,9 +25,9 @@ from .._threads import run_threads
 from .geometry import center_rows, one_hot, row_lengths, unit_rows
 from .oslo import OSLOModel, Step, expected_log_p, replay_oslo, step
 
-_TILE_ENTRIES = 2**21
+_TILE_ENTRIES = 2**19
 _PARTS = 16  # of a query that threads share out, each with sums of its own
-_MOST_ROWS = 2**11  # in a tile: sums over more than that lose digits in single precision
+_MOST_ROWS = 2**12  # in a tile: sums over more than that lose digits in single precision
 
 
 def tile_rows(n_features: int) -> int:
