@@ -243,14 +243,17 @@ def test_a_flipped_bit_in_parquet_does_no_harm(pool, split, expected, tmp_path):
         damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
         path.write_bytes(damaged)
+        refused = None
         try:
             found = evaluate(methods(), *pool, split, progress=False, cache=path)
         except ValueError as error:
-            assert "results.parquet" in str(error)
+            refused = str(error)
+        if refused is None:  # some of the metadata is not used
+            assert_same_numbers(found, expected)
+        else:
+            assert "results.parquet" in refused
             assert path.read_bytes() == damaged
             n_refused += 1
-        else:  # some of the metadata is not used
-            assert_same_numbers(found, expected)
     assert n_refused > 50
 
 
