@@ -245,12 +245,7 @@ def _check(path: Path, fields: dict) -> FeatureSet:
     if "y" not in fields:
         raise ValueError(f"{path} has no field 'y'; X and y are needed.")
     X, split = _check_fields(path, fields), fields.get("split")
-    if split is not None:
-        try:
-            split = split.astype(str)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: split must be text: {error}.") from error
-    return FeatureSet(path.stem, X, fields["y"], split)
+    return FeatureSet(path.stem, X, fields["y"], None if split is None else split.astype(str))
 
 
 def _check_fields(path: Path, fields: dict) -> np.ndarray:
@@ -272,7 +267,7 @@ def _check_fields(path: Path, fields: dict) -> np.ndarray:
                 f"({field.dtype})."
             )
         if field.dtype.kind in "US" and not _is_text(field):
-            raise ValueError(f"{path}: {name} holds characters that are no text in Unicode.")
+            raise ValueError(f"{path}: {name} must be text; got characters that are not Unicode.")
     if X.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             X = X.astype(np.float32 if X.dtype == np.float16 else np.float64)

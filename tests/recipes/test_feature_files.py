@@ -158,7 +158,7 @@ def test_texts_that_cannot_be_written(field, texts, tmp_path):
     """They failed where results are written, after all the work."""
     path = tmp_path / "f.npz"
     np.savez(path, **{"X": np.ones((2, 2)), "y": np.arange(2), field: texts})
-    with pytest.raises(ValueError, match=rf"f\.npz: {field} holds characters that are no text"):
+    with pytest.raises(ValueError, match=rf"f\.npz: {field} must be text; got characters"):
         load_features(path)
 
 
