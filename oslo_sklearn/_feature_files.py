@@ -228,16 +228,24 @@ def _look_up(path, codes, text: str, key: str) -> np.ndarray:
     return np.asarray(names)[codes]
 
 
+def _is_text(field: np.ndarray) -> bool:
+    """Whether it can be printed and written; bytes of file names that are no text can, too."""
+    if not field.dtype.itemsize:
+        return True
+    is_bytes = field.dtype.kind == "S"
+    field = np.ascontiguousarray(field.astype(field.dtype.newbyteorder("="), copy=False))
+    codes = field.view(np.uint8 if is_bytes else np.uint32)
+    if is_bytes:
+        return bool((codes < 0x80).all())
+    is_half = (codes >= 0xD800) & (codes < 0xE000) & ~((codes >= 0xDC80) & (codes < 0xDD00))
+    return not (is_half | (codes > 0x10FFFF)).any()
+
+
 def _check(path: Path, fields: dict) -> FeatureSet:
     if "y" not in fields:
         raise ValueError(f"{path} has no field 'y'; X and y are needed.")
     X, split = _check_fields(path, fields), fields.get("split")
-    if split is not None:
-        try:
-            split = split.astype(str)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: split must be text: {error}.") from error
-    return FeatureSet(path.stem, X, fields["y"], split)
+    return FeatureSet(path.stem, X, fields["y"], None if split is None else split.astype(str))
 
 
 def _check_fields(path: Path, fields: dict) -> np.ndarray:
@@ -258,6 +266,8 @@ def _check_fields(path: Path, fields: dict) -> np.ndarray:
                 f"{path}: {name} must be text or finite numbers; got NaN, infinity or other values "
                 f"({field.dtype})."
             )
+        if field.dtype.kind in "US" and not _is_text(field):
+            raise ValueError(f"{path}: {name} must be text; got characters that are not Unicode.")
     if X.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             X = X.astype(np.float32 if X.dtype == np.float16 else np.float64)

@@ -267,12 +267,18 @@ def list_tasks(split, X, y) -> list[tuple[np.ndarray, np.ndarray]]:
     tasks = [(np.asarray(support), np.asarray(query)) for support, query in split]
     if not tasks:
         raise ValueError("split gives no tasks.")
+    n_rows = count_rows(X)
     for number, task in enumerate(tasks):
         for name, rows in zip(("support_idx", "query_idx"), task, strict=True):
             if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu":
                 raise ValueError(
                     f"split: {name} of task {number} must be numbers of rows, at least one; got "
                     f"an array of {rows.dtype} of shape {rows.shape}."
+                )
+            if rows.max() >= n_rows or rows.min() < -n_rows:
+                raise ValueError(
+                    f"split: {name} of task {number} goes from {rows.min()} to {rows.max()}, but "
+                    f"there are {n_rows} rows."
                 )
     return tasks
 

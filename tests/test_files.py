@@ -15,6 +15,7 @@ import torch
 
 from oslo_sklearn import OSLO, FewShotOpenSetSplit, _files
 from oslo_sklearn._files import locked, save_tensors, write_together, write_whole
+from oslo_sklearn.conformal import Calibration
 from oslo_sklearn.evaluation import evaluate
 from oslo_sklearn.features import load_image_folder
 from oslo_sklearn.features._cache import FeatureCache
@@ -230,6 +231,7 @@ def evaluate_into(path):
         (load_features, "features.npz"),
         (lambda path: Head.load(path, "FEAT"), "head.pth"),
         (lambda path: Head.load(path, "FEAT"), "head.safetensors"),
+        (Calibration.load, "calibration.npz"),
         (evaluate_into, "rows.csv"),
         (evaluate_into, "rows.parquet"),
     ],

@@ -35,6 +35,13 @@ REFUSALS = (
     "found no finite answer|expected at most|too large for|two different rows|has one sample|"
     "cannot be fitted to support_X|returned NaN or infinity"
 )
+# What those methods that wrap another one are given: one with groups and known negatives, others.
+INNER = [
+    oslo_sklearn.AdaptiveOSLO(n_looks=3, outlier_label=-1),
+    oslo_sklearn.ConformalOpenSetClassifier(control="fdr", outlier_label=-1),
+    oslo_sklearn.OSLO(outlier_label=-1),
+    oslo_sklearn.KNNDetector(),
+]
 ATTRIBUTES = ("outlierness_", "prototypes_", "center_", "objective_", "inlierness_", "assignments_")
 
 
@@ -69,6 +76,8 @@ def choices(cls) -> dict:
             values = [value for value in values if value is None or value <= 30]
         if name == "dtype":
             values = ["float32", "float64"]
+        if name == "estimator":
+            values = INNER
         if name not in FIXED and values:
             found[name] = values
     return found
@@ -184,8 +193,11 @@ def check_any_task(cls, data):
     known = cls().get_params(deep=False)
     fixed = {name: value for name, value in FIXED.items() if name in known}
     estimator = cls(**fixed, **data.draw(parameters(choices(cls))))
-    n_shot = getattr(cls, "_least_shots", 1)
-    support, labels, query = data.draw(tasks(n_shot, "outlier_label" in known))
+    methods = estimator, getattr(estimator, "estimator", None)
+    n_shot = max(getattr(method, "_least_shots", 1) for method in methods)
+    chosen = estimator.get_params()
+    with_negatives = -1 in (chosen.get("outlier_label"), chosen.get("estimator__outlier_label"))
+    support, labels, query = data.draw(tasks(n_shot, with_negatives))
     at_fit = data.draw(st.booleans())
     start = time.process_time()
     with warnings.catch_warnings():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import warnings
+from contextlib import contextmanager
 from typing import NoReturn
 
 from .. import __version__
@@ -46,16 +49,40 @@ def main(argv: list[str] | None = None) -> int:
             show(message, category, *place, **file)
 
     show = warnings.showwarning
+    interrupts: list[int] = []
     try:
         check_arguments(args)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _noting(interrupts):
             warnings.showwarning = show_warning
             return args.func(args) or 0
     except (ValueError, OSError, ImportError) as error:
         say("error", error)
-        return 2
+        return 130 if interrupts else 2
     except KeyboardInterrupt:
         return 130
+    except Exception:
+        if interrupts:
+            return 130
+        raise
+
+
+@contextmanager
+def _noting(interrupts: list[int]):
+    """Note each Ctrl-C: code in C that it meets may raise an exception of its own instead."""
+
+    def note(number, frame):
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run() -> NoReturn:
@@ -65,6 +92,7 @@ def run() -> NoReturn:
     Ctrl-C. Nothing is left to be done: files are closed.
     """
     code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # many press Ctrl-C twice
     end_workers()
     try:
         sys.stdout.flush()

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._files import write_whole
+from .._files import refuse_bomb, write_whole
 from .._typing import PathLike, Vector
 from .._validation import check_labels, count_rows, list_tasks, take_rows
 from .._warnings import warn
@@ -63,6 +63,8 @@ class Calibration:
             )
         if np.isnan(scores).any():
             raise ValueError("scores must not contain NaN.")
+        if not (0 < float(self.n_way) < np.inf and 0 < float(self.n_shot) < np.inf):
+            raise ValueError(f"n_way={self.n_way} and n_shot={self.n_shot} must be above zero.")
         order = np.argsort(scores, kind="stable")
         _, tasks, n_rows = np.unique(tasks[order], return_inverse=True, return_counts=True)
         # The weight of all rows from a position on; nothing is left beyond the last.
@@ -152,12 +154,13 @@ class Calibration:
         calibration : Calibration
         """
         path = os.fspath(path)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"calibration: no such file: {path!r}.")
         try:
+            refuse_bomb(path, _FIELDS)
             with np.load(path, allow_pickle=False) as file:
                 content = {name: file[name] for name in _FIELDS}
             return cls(**{name: v if v.ndim else v.item() for name, v in content.items()})
-        except FileNotFoundError:
-            raise FileNotFoundError(f"calibration: no such file: {path!r}.") from None
         except Exception as error:  # broken zips and other formats raise nearly anything
             raise ValueError(
                 f"calibration: {path!r} is damaged, or not a file of Calibration.save; nothing in "

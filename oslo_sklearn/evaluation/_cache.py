@@ -97,17 +97,17 @@ class RowCache:
         if not self._is_parquet or not self.path.exists():
             return []
         import pandas as pd
-        from pyarrow import ArrowException
 
         try:
             frame = pd.read_parquet(self.path)
-        except (ArrowException, OSError) as error:
+            records = list(frame.itertuples(index=False, name=None))
+        except Exception as error:  # damaged metadata and texts raise nearly anything
             raise ValueError(
                 f"cache={str(self.path)!r} is not a complete parquet file: it was cut off or "
                 "damaged, or was not written by evaluate. Name another file, or remove this one."
             ) from error
         self._check_header(list(frame.columns))
-        return [self._parse(record) for record in frame.itertuples(index=False, name=None)]
+        return [self._parse(record) for record in records]
 
     def _read_journal(self):
         try:

@@ -20,9 +20,9 @@ from ._belief_numba import (
     _share_floor,
     _strain,
 )
+from ._numba import compiled
 from ._oslo_numba import (
     _centred_products,
-    _compiled,
     _exp,
     _load_products,
     _log_likelihood,
@@ -34,7 +34,7 @@ _SAFE = 20.0  # intercepts may move so far before exponentials are taken anew
 _TINY = 1e-30
 
 
-@_compiled
+@compiled
 def _cosines(gram, rows, place, n_center, floor, block, lengths, scale, cosines):
     """Cosines of a task's centred rows in their own order; whether rounding is out of sight.
 
@@ -45,7 +45,7 @@ def _cosines(gram, rows, place, n_center, floor, block, lengths, scale, cosines)
     return is_sound
 
 
-@_compiled
+@compiled
 def _reorder(block, place, scale, cosines):
     for i in range(place.size):
         of_row, factor = block[place[i]], scale[place[i]]
@@ -53,7 +53,7 @@ def _reorder(block, place, scale, cosines):
             cosines[i, j] = of_row[place[j]] * (factor * scale[place[j]])
 
 
-@_compiled
+@compiled
 def _cell_cosines(
     gram, rows, place, labels, n_classes, shrinkage, floor, block, lengths, scale, cosines
 ):
@@ -99,7 +99,7 @@ def _cell_cosines(
     return is_sound
 
 
-@_compiled
+@compiled
 def _hat(cosines, n_support, ridge, support_weight):
     """What maps targets to fitted values: ``1 - (C^2 / scale + noise)^-1 noise``."""
     n_rows = len(cosines)
@@ -124,7 +124,7 @@ def _hat(cosines, n_support, ridge, support_weight):
     return hat
 
 
-@_compiled
+@compiled
 def _share_out(logits, intercepts, log_odds, rho, n_sweeps, q):
     """Assignments `q` whose intercepts, which are moved, meet the shares; their means.
 
@@ -180,7 +180,7 @@ def _share_out(logits, intercepts, log_odds, rho, n_sweeps, q):
     return means
 
 
-@_compiled
+@compiled
 def _oslo(cosines, labels, starts, lambdas, n_steps):
     """Cosines (K, R) to the prototypes OSLO ends at, and the shortest one's length."""
     n_classes, n_rows = starts.shape
@@ -202,7 +202,7 @@ def _oslo(cosines, labels, starts, lambdas, n_steps):
     return log_p, shortest
 
 
-@_compiled
+@compiled
 def _starts(cosines, labels, n_classes, lengths, place):
     """Cosines (K, R) to the prototypes of support rows as long as that; the shortest's length."""
     n_rows = len(cosines)
@@ -216,7 +216,7 @@ def _starts(cosines, labels, n_classes, lengths, place):
     return starts, shortest
 
 
-@_compiled
+@compiled
 def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     """Log-probabilities (n, K + 1) of the query's entries, and their relative entropy."""
     ridge, temperature, gamma, support_weight = model
@@ -312,7 +312,7 @@ def _fit(cosines, labels, starts, hypotheses, model, search, judging):
     return log_p, entropy
 
 
-@_compiled
+@compiled
 def solve_range(
     gram, rows, place, labels, n_classes, centring, floors, normalize, hypotheses, model,
     search, judging, oslo, first, last, codes, scores, sound,

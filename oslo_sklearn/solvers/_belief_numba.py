@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from ._oslo_numba import _compiled
+from ._numba import compiled
 
 
-@_compiled
+@compiled
 def _log(x):
     return math.log(max(x, 1.1754943508222875e-38))
 
 
-@_compiled
+@compiled
 def _log_sum_exp(values):
     highest, total = -np.inf, 0.0
     for value in values:
@@ -24,7 +24,7 @@ def _log_sum_exp(values):
     return highest + math.log(total)
 
 
-@_compiled
+@compiled
 def _relative_entropy(q, means):
     """Mean entropy of the rows' assignments over that of their mean."""
     n_entries, n_rows = q.shape
@@ -36,7 +36,7 @@ def _relative_entropy(q, means):
     return of_rows / (n_rows * of_mean)
 
 
-@_compiled
+@compiled
 def _storey_share(cosines, levels, n_rounds, first_guess):
     """As `adaptive_belief.storey_share`, of cosines (K, n)."""
     n_classes, n = cosines.shape
@@ -79,7 +79,7 @@ def _storey_share(cosines, levels, n_rounds, first_guess):
     return mean
 
 
-@_compiled
+@compiled
 def _left_out_cosines(cosines, labels, n_classes):
     """As `adaptive_belief.left_out_cosines`, of those rows alone that have others of their class.
 
@@ -111,7 +111,7 @@ def _left_out_cosines(cosines, labels, n_classes):
     return found[:n_found]
 
 
-@_compiled
+@compiled
 def _mean_and_variance(values, weights, n_known, known_mean, known_variance, least):
     total, mean, variance = n_known, n_known * known_mean, n_known * known_variance
     for i in range(values.size):
@@ -123,7 +123,7 @@ def _mean_and_variance(values, weights, n_known, known_mean, known_variance, lea
     return mean, max(variance / total, least)
 
 
-@_compiled
+@compiled
 def _mixture_share(
     cosines, own, share, n_rounds, outliers_known, labelled_count, likeness_known, least
 ):
@@ -172,7 +172,7 @@ def _mixture_share(
     return share
 
 
-@_compiled
+@compiled
 def _share_floor(to_classes, cosines, labels, of_storey, of_mixture, weights):
     """As `adaptive_belief.share_floor`: share, weight, and whether it is a guess."""
     guessed, per_row, most_rows = weights
@@ -183,7 +183,7 @@ def _share_floor(to_classes, cosines, labels, of_storey, of_mixture, weights):
     return share, per_row * min(own.size, most_rows), False
 
 
-@_compiled
+@compiled
 def _fringe(q, cosines, labels, few_rows, least_likeness):
     """As `adaptive_belief.fringe`."""
     n_classes, n_support = len(q) - 1, labels.size
@@ -210,7 +210,7 @@ def _fringe(q, cosines, labels, few_rows, least_likeness):
     return lack / max(total, least_likeness * n_known, 1e-6)
 
 
-@_compiled
+@compiled
 def _strain(means, n_query, few):
     """As `adaptive_belief.strain`, of one hypothesis."""
     n_classes, known, divergence = len(means) - 1, 0.0, 0.0
@@ -222,7 +222,7 @@ def _strain(means, n_query, few):
     return divergence * n_query * known / (n_query * known + few)
 
 
-@_compiled
+@compiled
 def _believe(entropies, fringes, strains, floor, shares, rhos, weights, counted_range):
     """As `adaptive_belief.belief`."""
     sharpness, fringe, strain, uneven = weights
@@ -245,7 +245,7 @@ def _believe(entropies, fringes, strains, floor, shares, rhos, weights, counted_
     return belief / total
 
 
-@_compiled
+@compiled
 def _most_believed(belief, n_kept):
     """Which hypotheses to keep, ascending."""
     return np.sort(np.argsort(-belief)[:n_kept])

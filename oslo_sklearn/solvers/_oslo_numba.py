@@ -10,19 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-# Sums and maxima may be reordered, which vectorises them; infinities keep their meaning.
-_compiled = njit(
-    nogil=True,
-    cache=True,
-    error_model="numpy",
-    fastmath={"reassoc", "contract", "nnan", "nsz", "arcp"},
-)
+from ._numba import compiled
+
 _TILE = 640  # columns of all prototypes that stay in the first-level cache
 
 
-@_compiled
+@compiled
 def _load_products(gram, rows, block):
     """Products of a task's rows; these are ascending, so only the lower triangle is read."""
     for i in range(rows.size):
@@ -34,7 +28,7 @@ def _load_products(gram, rows, block):
             block[j, i] = block[i, j]
 
 
-@_compiled
+@compiled
 def _subtract_center(block, to_center, square, floor, lengths, scale):
     """Centre products, given those of rows with the centre; False where rounding would show.
 
@@ -54,7 +48,7 @@ def _subtract_center(block, to_center, square, floor, lengths, scale):
     return smallest > floor * largest
 
 
-@_compiled
+@compiled
 def _centred_products(gram, rows, centers, floor, block, lengths, scale):
     """Centre a task's products on the mean of its rows `centers`; as `_subtract_center`."""
     n_rows, n_center = rows.size, centers.size
@@ -70,7 +64,7 @@ def _centred_products(gram, rows, centers, floor, block, lengths, scale):
     return n_center == 0 or is_sound
 
 
-@_compiled
+@compiled
 def _weighted_sums(block, weights, sums):
     """``sums = weights @ block``, by four rows and five classes."""
     n_classes, width = sums.shape
@@ -113,7 +107,7 @@ def _weighted_sums(block, weights, sums):
                     p[j] += w0 * a[j]
 
 
-@_compiled
+@compiled
 def _log_likelihood(block, weights, scale, cosine, squares, scaled, log_p):
     """`log_p` (K, R) under the prototypes of `weights`; the smallest relative norm of these."""
     n_classes, n_rows = log_p.shape
@@ -141,7 +135,7 @@ def _log_likelihood(block, weights, scale, cosine, squares, scaled, log_p):
     return smallest
 
 
-@_compiled
+@compiled
 def _exp(x):
     """Exponential of x in [-87, 0], out of sums and products alone: loops over it vectorise."""
     y = np.float64(max(x, -87.0)) / 512
@@ -153,7 +147,7 @@ def _exp(x):
     return power
 
 
-@_compiled
+@compiled
 def _update(log_p, query, lambda_z, lambda_xi, inlierness, z, logit_xi, weights):
     """One update of inlierness, then assignments; the weights of the query's rows follow."""
     n_classes, n_query = z.shape
@@ -185,7 +179,7 @@ def _update(log_p, query, lambda_z, lambda_xi, inlierness, z, logit_xi, weights)
             weights[k, query[i]] = z[k, i] * xi[i]
 
 
-@_compiled
+@compiled
 def _read(log_p, query, logit_xi, codes, scores):
     for i, at in enumerate(query):
         best = 0
@@ -196,7 +190,7 @@ def _read(log_p, query, logit_xi, codes, scores):
         scores[i] = -logit_xi[i]
 
 
-@_compiled
+@compiled
 def solve_range(
     gram, rows, place, labels, n_classes, n_center, floors, normalize, cosine, inlierness, lambdas,
     steps, first, last, codes, scores, sound,

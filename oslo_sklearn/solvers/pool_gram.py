@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from copy import copy
 from functools import cached_property
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -193,16 +192,13 @@ def compiles(module: str, pays: bool = True) -> bool:
     Compiling takes seconds. numba keeps the result on disk, so it is needed once on a machine.
     """
     try:
-        found = importlib.import_module(f"{__package__}.{module}")
+        loop = importlib.import_module(f"{__package__}.{module}").solve_range
     except (ImportError, RuntimeError):  # numba is not installed, or has nowhere to keep its code
         return False
-    return pays or _is_compiled(found)
+    return pays or _is_compiled(loop)
 
 
-def _is_compiled(module) -> bool:
-    """Whether it was compiled by this process, or by another one since the source changed."""
-    if module.solve_range.signatures:
-        return True
-    folder, source = Path(module.solve_range.stats.cache_path), Path(module.__file__)
-    kept = folder.glob(f"{source.stem}.solve_range-*.nbi")
-    return any(index.stat().st_mtime >= source.stat().st_mtime for index in kept)
+def _is_compiled(loop) -> bool:
+    from ._numba import is_compiled  # takes a second to import
+
+    return is_compiled(loop)

@@ -182,6 +182,8 @@ class Triage:
     def _spell(self, label: str) -> str:
         """A label as it is kept: the word for unknown in any case, unless a class is called so."""
         label = label.strip()
+        if "\0" in label:  # NumPy cuts it off
+            raise ValueError(f"corrections: {label!r} has a NUL character; expected a text.")
         is_word = label.casefold() == self.outlier_label.casefold()
         return self.outlier_label if is_word and label not in self._labels else label
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -94,7 +97,12 @@ def test_leaves_at_once(stream, code, left_with, monkeypatch):
     monkeypatch.setattr(cli.os, "_exit", codes.append)
     if stream is not None:
         monkeypatch.setattr(sys, "stdout", stream)
-    cli.run()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        cli.run()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # a second Ctrl-C
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert codes == [left_with]
 
 
@@ -104,3 +112,35 @@ def test_an_interrupted_command_has_the_exit_code_of_shells(monkeypatch):
 
     monkeypatch.setattr(cli.demo, "run", interrupted)
     assert main(["demo"]) == 130
+
+
+@pytest.mark.parametrize("error", [TypeError, SystemError, ValueError, OSError])
+def test_an_interrupt_may_surface_as_another_exception(error, monkeypatch, capsys):
+    """As C code does it: the new exception knows nothing of the interrupt."""
+
+    def converting(args):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise error("incompatible arguments")
+
+    monkeypatch.setattr(cli.demo, "run", converting)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["demo"]) == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    assert capsys.readouterr().err.count("\n") <= 1
+
+
+def test_an_error_of_our_own_shows_its_traceback(monkeypatch):
+    def broken(args):
+        raise TypeError("a fault of the package")
+
+    monkeypatch.setattr(cli.demo, "run", broken)
+    with pytest.raises(TypeError, match="a fault"):
+        main(["demo"])
+
+
+def test_commands_run_in_any_thread(monkeypatch):
+    """Only the main thread may handle signals."""
+    monkeypatch.setattr(cli.demo, "run", lambda args: 7)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(main, ["demo"]).result() == 7

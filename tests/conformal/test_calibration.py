@@ -19,6 +19,7 @@ from oslo_sklearn import (
     ConformalOpenSetClassifier,
     FewShotOpenSetSplit,
     SimpleShot,
+    _files,
     evaluate,
 )
 from oslo_sklearn.conformal import Calibration
@@ -137,6 +138,21 @@ def test_files(tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"calibration: .*damaged"):
         Calibration.load(path)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "_MOST_UNASKED", 10**6)
+    path = tmp_path / "bomb.npz"
+    rows = np.zeros(10**6)
+    np.savez_compressed(path, scores=rows, tasks=rows, method="x", n_way=1, n_shot=1)
+    with pytest.raises(ValueError, match=r"bomb\.npz.*numbers do not compress like that"):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize(("n_way", "n_shot"), [(0, 1), (5, -1), (np.nan, 1), (5, np.inf)])
+def test_shapes_of_tasks_that_are_none(n_way, n_shot):
+    with pytest.raises(ValueError, match="must be above zero"):
+        Calibration([1.0], [0], "OSLO", n_way, n_shot)
 
 
 def test_pickles_are_not_executed(tmp_path):

@@ -103,6 +103,14 @@ def test_tasks_are_numbers_of_rows(pool, query):
         evaluate(OSLO(), *pool, [(query, good[1])], progress=False)
 
 
+@pytest.mark.parametrize("row", [10_000, -10_000])
+def test_tasks_are_rows_of_the_pool(pool, row):
+    good = [0, 20, 40], [1, 21, 100]
+    message = rf"query_idx of task 1 goes from .*{row}.*, but there are {len(pool[0])} rows"
+    with pytest.raises(ValueError, match=message):
+        evaluate(OSLO(), *pool, [good, (good[0], [1, row])], progress=False)
+
+
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(0), 7])
 def test_every_method_gets_the_same_tasks(pool, random_state):
     split = FewShotOpenSetSplit(n_way=3, n_query=4, n_open=2, n_tasks=6, random_state=random_state)

@@ -212,9 +212,11 @@ class Disturbed:
             self.reset()
             pid = self.start()
             time.sleep(self.rng.uniform(0.05, 0.9) * span)
+            os.kill(pid, signal.SIGSTOP)  # on a busy machine it would end while it is looked at
             used = cpu_seconds(pid)
             start = time.monotonic()
             os.kill(pid, signal.SIGINT)
+            os.kill(pid, signal.SIGCONT)
             code = self.wait(pid)
             assert code in (0, 130), f"ended with {code}\n{self.printed()}"
             if code == 130:

@@ -143,6 +143,41 @@ def test_labels_that_are_none(y, message, tmp_path):
         load_features(tmp_path / "a.safetensors")
 
 
+@pytest.mark.parametrize("field", ["y", "split"])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        np.array(["a", "\ud800"]),
+        np.array(["a", "\udcffb\udfff"])[::-1],
+        np.array([97, 0xFFFFFFFF], dtype=np.uint32).view("U1"),
+        np.array([97, 0xFFFFFFFF], dtype=np.uint32).view("U1").astype(">U1"),
+        np.array([b"a", b"\xff"]),
+    ],
+)
+def test_texts_that_cannot_be_written(field, texts, tmp_path):
+    """They failed where results are written, after all the work."""
+    path = tmp_path / "f.npz"
+    np.savez(path, **{"X": np.ones((2, 2)), "y": np.arange(2), field: texts})
+    with pytest.raises(ValueError, match=rf"f\.npz: {field} must be text; got characters"):
+        load_features(path)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["é", "\U0010ffff"],
+        ["a\udc80", "\udcff"],
+        [b"a", b"~"],
+        ["", ""],
+        np.array(["x", "y"], ">U1"),
+    ],
+)
+def test_texts_that_can_be_written(texts, tmp_path):
+    """Bytes of a file name that are no text stand as half characters."""
+    np.savez(tmp_path / "f.npz", X=np.ones((2, 2)), y=texts)
+    np.testing.assert_array_equal(load_features(tmp_path / "f.npz").y, texts)
+
+
 def test_small_integers_stay_integers(tmp_path):
     y = torch.tensor([300, -2], dtype=torch.int16)
     save_file({"X": torch.ones(2, 2).to(torch.float8_e5m2), "y": y}, tmp_path / "a.safetensors")

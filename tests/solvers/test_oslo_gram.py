@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -234,31 +231,11 @@ def way(n_tasks, n_pool, n_features, n_settings=1, engine="auto", form="auto"):
 
 def test_code_is_compiled_where_it_pays(monkeypatch):
     compiled = [False]
-    monkeypatch.setattr(pool_gram, "_is_compiled", lambda module: compiled[0])
+    monkeypatch.setattr(pool_gram, "_is_compiled", lambda loop: compiled[0])
     assert [way(n, 3000, 1280) for n in (100, 1000, 10_000)] == ["rows", "torch", "torch"]
     assert way(100_000, 3000, 1280) == "numba"
     compiled[0] = True
     assert [way(n, 3000, 1280) for n in (100, 1000, 10_000)] == ["rows", "numba", "numba"]
-
-
-def test_compiled_code_is_found_on_disk(tmp_path):
-    """By a process that has not compiled anything itself."""
-    X = make_pool()
-    solve_oslo_tasks(COSINE, X, *draw_tasks(len(X)), engine="numba", form="gram")  # compiles
-    kernel = importlib.import_module("oslo_sklearn.solvers._oslo_numba")
-    assert pool_gram._is_compiled(kernel)
-
-    def is_kept(folder):
-        loop = SimpleNamespace(signatures=[], stats=SimpleNamespace(cache_path=str(folder)))
-        return pool_gram._is_compiled(SimpleNamespace(solve_range=loop, __file__=kernel.__file__))
-
-    assert is_kept(kernel.solve_range.stats.cache_path)
-    assert not is_kept(tmp_path)
-    outdated = tmp_path / "_oslo_numba.solve_range-1.py311.nbi"
-    outdated.touch()
-    assert is_kept(tmp_path)
-    os.utime(outdated, (0, 0))
-    assert not is_kept(tmp_path)
 
 
 def test_threads_of_the_blas_are_given_back():

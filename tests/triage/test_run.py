@@ -151,6 +151,8 @@ def test_corrections_join_the_support(rows):
     np.testing.assert_array_equal(result.decisions_, fresh.decisions_)
     with pytest.raises(ValueError, match="the pile has no 'q'"):
         triage((support, y), pile, corrections={"q": "milk"})
+    with pytest.raises(ValueError, match=r"corrections: 'mi\\x00' has a NUL"):
+        triage((support, y), pile, corrections={"36": "mi\0"})
 
 
 @pytest.mark.parametrize("alpha", [None, 0.2])
