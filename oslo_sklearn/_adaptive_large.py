@@ -66,16 +66,15 @@ class LargeTasks(FewShotOpenSetClassifier):
     def _centers_on_cells(self) -> bool:
         return isinstance(self.center, str) and self.center == "auto"
 
-    def _are_uneven(self, lengths, n_columns):
-        """Whether tasks ``(B,)`` with rows of these lengths ``(B, s + n)`` start from unit rows."""
-        if not (self._centers_on_cells() and self.normalize):
-            return torch.zeros(len(lengths), dtype=torch.bool)
-        return are_uneven(lengths, n_columns)
+    def _evens_out(self) -> bool:
+        return self._centers_on_cells() and self.normalize
 
     def _even_out(self, support, query):
         """Support and query ``(B, ., d)``, of unit rows where needed, and in which tasks."""
+        if not self._evens_out():
+            return support, query, torch.zeros(len(query), dtype=torch.bool)
         lengths = torch.cat([row_lengths(support), row_lengths(query)], 1)[..., 0]
-        is_uneven = self._are_uneven(lengths, query.shape[-1])
+        is_uneven = are_uneven(lengths, query.shape[-1])
         return even_out(support, is_uneven), even_out(query, is_uneven), is_uneven
 
     def _center_on_cells(self, support, labels, sample, n_classes):

@@ -180,10 +180,16 @@ def run_threads(work: Callable, parts: Sequence, device: torch.device | None = N
         with ThreadPoolExecutor(n_threads - 1, "oslo", torch.set_num_threads, (1,)) as threads:
             helpers = [threads.submit(call_some) for _ in range(n_threads - 1)]
             try:
+                _CALLER.threads = _Threads(1, 1)  # until the end of `_alone`
                 call_some()
                 wait(helpers)
             finally:
                 deque(left, maxlen=0)
         if errors_of:
-            raise errors_of[min(errors_of)]
+            # An interrupt must not be lost behind another error.
+            first = min(errors_of, key=lambda at: (isinstance(errors_of[at], Exception), at))
+            try:
+                raise errors_of[first]
+            finally:
+                errors_of.clear()  # which hold this frame
         return answers

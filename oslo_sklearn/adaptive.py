@@ -30,6 +30,7 @@ from .solvers.adaptive_kernel import (
     needs_kernel,
     solve_with_kernel,
 )
+from .solvers.diagnosis import are_uneven
 from .solvers.geometry import cell_center, over_classes, product, unit_rows
 from .solvers.prototype_descent import start_prototypes
 
@@ -305,8 +306,10 @@ class AdaptiveOSLO(FurtherLooks):
         n_rows = tasks.support.shape[1] + tasks.query.shape[1]
         if not can or pool.rows.device.type != "cpu" or not pays_by_index(pool, n_rows):
             return None
-        lengths = pool.lengths[np.concatenate([tasks.support, tasks.query], 1)]
-        is_uneven = self._are_uneven(lengths, pool.rows.shape[1])
+        is_uneven = torch.zeros(len(tasks.query), dtype=torch.bool)
+        if self._evens_out():
+            lengths = pool.lengths[np.concatenate([tasks.support, tasks.query], 1)]
+            is_uneven = are_uneven(lengths, pool.rows.shape[1])
         if all_uneven := bool(is_uneven.all()):
             pool = pool.on_sphere()
         answers = solve_adaptive_tasks(

@@ -20,6 +20,7 @@ from oslo_sklearn import (
 )
 from oslo_sklearn.base import Answer
 from oslo_sklearn.checks import check_open_set_estimator
+from oslo_sklearn.grouping import unit
 from oslo_sklearn.metrics import auroc
 from oslo_sklearn.triage import triage
 
@@ -276,3 +277,27 @@ def test_groups_need_rows_in_memory():
     support, y, pile, _ = make_neighbours(1)
     with pytest.raises(ValueError, match="in memory"):
         AdaptiveOSLO(n_looks=3).fit(support, y, dask.from_array(pile, chunks=(40, -1)))
+
+
+def test_a_further_look_may_scale_rows_that_the_first_did_not():
+    """Long rows that a group lends are more than a tenth: replay must scale in that look alone."""
+    rng = np.random.default_rng(0)
+    means = unit(rng.normal(size=(4, 120))) + rng.normal(size=120) / 120**0.5
+    draws = [unit(mean + 0.12 * rng.normal(size=(40, 120))) for mean in means]
+    support = np.concatenate([rows[:5] for rows in draws[:3]])
+    query = np.concatenate([*(rows[5:27] for rows in draws[:3]), 3 * draws[3][:8]])
+    looks = AdaptiveOSLO(n_looks=3).fit(support, np.repeat([0, 1, 2], 5), query)
+    assert looks._state["last_look"]["is_uneven"]
+    assert not looks._state["is_uneven"]
+    np.testing.assert_allclose(looks.score_samples(query), looks.outlierness_, atol=1e-8)
+
+
+def test_a_given_share_holds_for_the_first_look_with_known_negatives():
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(6, 60))
+    support = means[:5].repeat(4, axis=0) + rng.normal(size=(20, 60))
+    query = means.repeat(25, axis=0) + rng.normal(size=(150, 60))
+    options = {"n_looks": 3, "outlier_label": 9}
+    task = support, np.repeat([0, 1, 2, 9, 9], 4), query
+    few, most = (AdaptiveOSLO(share, **options).fit(*task) for share in (0.55, 0.8))
+    assert np.abs(few.outlierness_ - most.outlierness_).max() > 0.1

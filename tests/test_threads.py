@@ -153,3 +153,25 @@ def test_any_thread_lifts_the_limit_and_sets_its_own():
         assert n_blas_threads() == {2}
         assert alive.submit(threadpool_limits, 1, "blas").result()
         assert n_blas_threads() == {1}
+
+
+def test_parts_compute_alone_also_in_the_caller(two_threads):
+    def count(_):
+        with _threads.own_threads():
+            return _threads.run_threads(lambda _: threading.get_ident(), range(4))
+
+    with _threads.own_threads():
+        found = _threads.run_threads(count, range(4))
+    assert [len(set(idents)) for idents in found] == [1] * 4
+
+
+def test_an_interrupt_is_not_lost_behind_another_error(two_threads):
+    """A search that goes on after errors must end."""
+    both = threading.Barrier(2)
+
+    def fail(part):
+        both.wait()
+        raise KeyboardInterrupt if part else ValueError(part)
+
+    with pytest.raises(KeyboardInterrupt), _threads.own_threads():
+        _threads.run_threads(fail, range(2))

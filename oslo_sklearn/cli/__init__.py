@@ -60,10 +60,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130 if interrupts else 2
     except KeyboardInterrupt:
         return 130
-    except Exception:
-        if interrupts:
-            return 130
-        raise
+    except Exception as error:
+        if not interrupts:
+            raise
+        say("interrupted", f"{type(error).__name__}: {error}")
+        return 130
 
 
 @contextmanager

@@ -29,8 +29,12 @@ class _Cache(FunctionCache):
         super().__init__(function)
         # Numba looks at the function's own file, but its code holds what it calls from others.
         sources = Path(function.__code__.co_filename).parent.glob("*_numba.py")
-        digests = (hashlib.sha256(file.read_bytes()).digest() for file in sorted(sources))
-        self._cache_file._source_stamp = (self._cache_file._source_stamp, *digests)
+        contents = b"".join(file.read_bytes() for file in sorted(sources))
+        digest = hashlib.sha256(contents).hexdigest()
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, digest)
+        # The index is written before the code. If that fails, it must not name the code of others.
+        name = f"{self._impl.filename_base}.{digest[:16]}"
+        self._cache_file._data_name_pattern = name + ".{number:d}.nbc"
 
     def holds_code(self, context) -> bool:
         """Whether a call would find code of these sources, this numba and this processor."""

@@ -49,10 +49,10 @@ def kernels(compiled_once, tmp_path):
     return Path(shutil.copytree(compiled_once, tmp_path / "kernels"))
 
 
-def ask(folder, **environment):
+def ask(folder, first="", **environment):
     """In a new process: what is said, how often numba found code, and what comes out."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", first + ASK],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(folder.parent), **environment},
@@ -113,6 +113,18 @@ def test_a_missing_file(kernels):
 
 def test_numba_is_switched_off(kernels):
     assert ask(kernels, NUMBA_DISABLE_JIT="1") == (False, 0, 20)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files")
+def test_an_index_that_was_written_before_the_disk_was_full(kernels):
+    """It must not name the code of other sources."""
+    (kernels / "_helper_numba.py").write_text(HELPER.replace("+ 1", "+ 2"))
+    n_bytes = kept(kernels, "nbi").stat().st_size + 200
+    assert n_bytes < kept(kernels, "nbc").stat().st_size
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({n_bytes}, {n_bytes}))\n"
+    assert ask(kernels, limit) == (False, 0, 30)
+    assert ask(kernels) == (False, 0, 30)
+    assert ask(kernels) == (True, 1, 30)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files")
