@@ -230,8 +230,6 @@ def _look_up(path, codes, text: str, key: str) -> np.ndarray:
 
 def _is_text(field: np.ndarray) -> bool:
     """Whether it can be printed and written; bytes of file names that are no text can, too."""
-    if not field.dtype.itemsize:
-        return True
     is_bytes = field.dtype.kind == "S"
     field = np.ascontiguousarray(field.astype(field.dtype.newbyteorder("="), copy=False))
     codes = field.view(np.uint8 if is_bytes else np.uint32)
@@ -255,11 +253,16 @@ def _check_fields(path: Path, fields: dict) -> np.ndarray:
     X = fields["X"]
     if X.ndim != 2 or X.dtype.kind not in "fiu":
         raise ValueError(f"{path}: X must be numbers (n_samples, n_features); got {X.shape}.")
+    # Values without a byte: a file of any size, and so a crafted one, can hold any number of them.
+    if X.shape[1] == 0:
+        raise ValueError(f"{path}: X must have columns; got {X.shape}.")
     for name, field in fields.items():
         if name == "X":
             continue
         if field.shape != (len(X),):
             raise ValueError(f"{path}: {name} must be of shape ({len(X)},); got {field.shape}.")
+        if field.size and not field.dtype.itemsize:
+            raise ValueError(f"{path}: {name} must hold values; got texts of no length.")
         is_number = field.dtype.kind == "f"
         if field.dtype.kind not in "biufUS" or (is_number and not np.isfinite(field).all()):
             raise ValueError(

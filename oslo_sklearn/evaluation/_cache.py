@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._files import content_digest, is_special, locked, write_whole
+from .._text import printable
 from .._version import __version__
 
 
@@ -107,7 +108,7 @@ class RowCache:
                 "damaged, or was not written by evaluate. Name another file, or remove this one."
             ) from error
         self._check_header(list(frame.columns))
-        return [self._parse(record) for record in records]
+        return [self._parse(record, self.path) for record in records]
 
     def _read_journal(self):
         try:
@@ -117,33 +118,41 @@ class RowCache:
         first_line = next(_lines([self.header]))
         if not first_line.startswith(text[: len(first_line)]):
             first = text.partition(b"\n")[0].decode(errors="replace")
-            self._check_header(next(csv.reader([first]), []))
+            try:
+                header = next(csv.reader([first]), [])
+            except csv.Error:  # a very long cell, or other ends of lines
+                header = [first]
+            self._check_header(header)
         # Replaced characters fail the checksum of their line.
         whole = text[: text.rfind(b"\n") + 1].decode(errors="replace")
         try:
             records = list(csv.reader(io.StringIO(whole, newline="")))
         except csv.Error as error:
             raise ValueError(f"cache: {self._journal} was damaged: {error}.") from error
-        return [self._parse(record) for record in records[1:]]
+        return [self._parse(record, self._journal) for record in records[1:]]
 
     def _check_header(self, header) -> None:
         if tuple(header) != self.header:
+            found = printable(", ".join(map(str, header)))
             raise ValueError(
                 f"cache={str(self.path)!r} was not written by evaluate: expected the columns "
-                f"{', '.join(self.header)}; found {', '.join(map(str, header))}. It is left as it "
+                f"{', '.join(self.header)}; found {found:.200}. It is left as it "
                 "was: name another file."
             )
 
-    def _parse(self, record):
+    def _parse(self, record, file):
         try:
             method, task, *values, config, version, checksum = record
             if len(record) == len(self.header) and checksum == _checksum(record[:-1]):
                 return (method, int(task), *map(self.kind, values), config, version, checksum)
         except ValueError:
             pass
+        line, advice = "row", "Name another file, or remove this one."
+        if file == self._journal:
+            line, advice = "line", "Remove the line, and its task is solved again."
         raise ValueError(
-            f"cache: {self._journal} has a line that evaluate did not write, or that was damaged "
-            f"since: {record}. Remove the line, and its task is solved again."
+            f"cache: {file} has a {line} that evaluate did not write, or that was damaged since: "
+            f"{record}. {advice}"
         )
 
     def add(self, method: str, tasks, values) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -105,11 +104,13 @@ def _read(image):
         return _hash(b"pixels %d %d " % rgb.size + rgb.tobytes()), lambda: rgb
     if is_special(image):
         raise ValueError("not a regular file")
-    if os.path.exists(image) and os.path.getsize(image) > _MOST_BYTES:
-        raise ValueError("the file is larger than 1 GiB")
-    data = Path(image).read_bytes()
-    if not data:
-        raise ValueError("the file is empty")
+    with open(image, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:  # or it lies in /proc, where reading may wait and never end
+            raise ValueError("the file is empty")
+        if size > _MOST_BYTES:
+            raise ValueError("the file is larger than 1 GiB")
+        data = file.read(size)
     return _hash(data), lambda: pil.open(io.BytesIO(data))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .._text import load_template
+from .._text import load_template, printable
 from ._tables import ResultTable
 
 _TEX = str.maketrans(
@@ -17,6 +17,8 @@ _TEX = str.maketrans(
 )
 # What Markdown would read as markup. Letters, digits and the rest of a usual name stay as they are.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#]")
+# The same for reStructuredText, and how blocks begin there, as in "- a" and "A. a".
+_RST, _RST_BLOCK = re.compile(r"[\\`*_|@:]"), re.compile(r"\W|\w+[.)](\s|$)")
 
 
 def to_markdown(tables: Sequence[ResultTable]) -> str:
@@ -102,14 +104,14 @@ def to_rst(tables: Sequence[ResultTable]) -> str:
     """
     parts = []
     for table in tables:
-        parts += [f".. list-table:: {table.title}".rstrip(), "   :header-rows: 1"]
+        parts += [f".. list-table:: {_rst(table.title)}".rstrip(), "   :header-rows: 1"]
         parts += ["   :class: results-table", ""]
-        parts += _rst_line(["method", *table.columns])
+        parts += _rst_line(["method", *map(_rst, table.columns)])
         for name, group, cells in _lines(table):
             if group:
-                parts += _rst_line([f"*{group}*", *[""] * len(cells)])
+                parts += _rst_line([f"*{_rst(group)}*", *[""] * len(cells)])
             marked = [f"**{text}**" if is_best else text for text, is_best in cells]
-            parts += _rst_line([name, *marked])
+            parts += _rst_line([_rst(name), *marked])
         parts.append("")
     return "\n".join(parts)
 
@@ -148,7 +150,9 @@ def _tex(text) -> str:
 
 
 def _tex_line(name, cells) -> str:
-    return " & ".join([name, *cells]) + r" \\"
+    # Else the row's end before it would take these as its star or its argument.
+    is_argument = name.lstrip()[:1] in ("[", "*")
+    return " & ".join([f"{{}}{name}" if is_argument else name, *cells]) + r" \\"
 
 
 def _tex_cell(text, is_best) -> str:
@@ -157,8 +161,15 @@ def _tex_cell(text, is_best) -> str:
     return mean + (rf" {{\scriptsize $\pm$ {half_width}}}" if half_width else "")
 
 
+def _rst(text) -> str:
+    # A line of its own could begin a directive; docutils uses NUL as its mark of an escape.
+    text = printable(" ".join(str(text).split()))
+    escaped = _RST.sub(r"\\\g<0>", text)
+    return rf"\ {escaped}" if _RST_BLOCK.match(text) else escaped
+
+
 def _rst_line(cells) -> list[str]:
-    # An @ would make an address of a name; a number and its half-width stay on one line.
-    cells = [cell.replace("@", "\\@").replace(" ± ", "\u00a0±\u00a0") for cell in cells]
+    # A number and its half-width stay on one line.
+    cells = [cell.replace(" ± ", "\u00a0±\u00a0") for cell in cells]
     first, *others = cells
     return [f"   * - {first}".rstrip(), *(f"     - {cell}".rstrip() for cell in others)]

@@ -139,7 +139,9 @@ def test_one_damaged_column_is_enough(suffix, tmp_path):
             changed.to_csv(path, index=False)
         else:
             changed.to_parquet(path, index=False)
-        with pytest.raises(ValueError, match="damaged"):
+        advice = {".csv": "Remove the line", ".parquet": "Name another file, or remove this one"}
+        message = rf"rows\{suffix} has a .*damaged since.*\. {advice[suffix]}"
+        with pytest.raises(ValueError, match=message):
             store(path)
 
 

@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from oslo_sklearn import OSLO, make_open_set_pipeline
@@ -177,20 +176,20 @@ def test_first_step_of_an_open_set_pipeline(paths):
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "message"),
+    ("params", "message"),
     [
-        ({"batch_size": 0}, InvalidParameterError, "batch_size"),
-        ({"num_workers": -1}, InvalidParameterError, "num_workers"),
-        ({"on_error": "ignore"}, InvalidParameterError, "on_error"),
-        ({"weights": 3}, InvalidParameterError, "weights"),
-        ({"model_name": 3}, InvalidParameterError, "model_name"),
-        ({"device": "gpu"}, ValueError, "device='gpu' is not available"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"num_workers": -1}, "num_workers"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"weights": 3}, "weights"),
+        ({"model_name": 3}, "model_name"),
+        ({"device": "gpu"}, "device='gpu' is not available"),
     ],
 )
-def test_bad_parameters_are_named_by_fit_and_by_transform(params, error, message):
+def test_bad_parameters_are_named_by_fit_and_by_transform(params, message):
     given = extractor().set_params(**params)
     for call in (given.fit, given.transform):
-        with pytest.raises(error, match=message):
+        with pytest.raises(ValueError, match=message):
             call(PIXELS)
 
 

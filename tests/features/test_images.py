@@ -2,6 +2,7 @@
 
 import io
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +187,13 @@ def test_prepare_keeps_bugs_apart_from_bad_files(tmp_path):
     with pytest.raises(TypeError, match="a bug"):
         prepare(path, broken_preprocessing)
     assert prepare(tmp_path / "gone.png", np.asarray).error == "the file does not exist"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_files_of_no_size_are_not_read(tmp_path):
+    """The log of the kernel, a file like this one, would be waited for."""
+    (tmp_path / "a.png").symlink_to("/proc/self/status")
+    assert prepare(tmp_path / "a.png", np.asarray).error == "the file is empty"
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,32 @@ def test_crafted_arrays_are_refused(changed, message, tmp_path):
         load_features(path)
 
 
+@pytest.mark.parametrize("dtype", ["<U0", "|S0"])
+@pytest.mark.parametrize(
+    ("crafted", "n", "message"),
+    [
+        (["X", "y", "split"], 2**33, "X must have columns"),
+        (["y"], 4, "y must hold values"),
+        (["split"], 4, "split must hold values"),
+    ],
+)
+def test_any_number_of_empty_values_is_refused(crafted, n, message, dtype, tmp_path):
+    """They take no bytes, so the size of the file does not limit the number of rows."""
+    path = tmp_path / "crafted.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, array in {"X": X, "y": Y, "split": SPLIT}.items():
+            with file.open(f"{name}.npy", "w") as part:
+                if name not in crafted:
+                    np.save(part, array)
+                    continue
+                kind = {"descr": "<f4", "shape": (n, 0)}
+                if name != "X":
+                    kind = {"descr": dtype, "shape": (n,)}
+                np.lib.format.write_array_header_1_0(part, {**kind, "fortran_order": False})
+    with pytest.raises(ValueError, match=rf"crafted\.npz: {message}"):
+        load_features(path)
+
+
 def test_a_type_that_no_library_converts_is_refused(tmp_path):
     path = tmp_path / "crafted.safetensors"
     header = b'{"X": {"dtype": "F4", "shape": [2, 4], "data_offsets": [0, 4]}}'

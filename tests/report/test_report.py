@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
 from matplotlib.figure import Figure
 
 from oslo_sklearn import report, summarize
@@ -204,3 +206,36 @@ def test_names_are_no_markup():
     assert r"\*x\*\`y\`\[z\](u) \| injected \|" in lines[0]
     assert "<script" not in report.to_html([table])
     assert lines[0].startswith("### a")
+
+
+@pytest.mark.parametrize("name", ["[3pt] a", "*a", " [a"])
+def test_a_name_is_no_argument_of_the_line_before(name):
+    table = report.ResultTable("", [name, name], ["x"], np.ones((2, 1)))
+    lines = report.to_latex([table]).splitlines()
+    assert [line for line in lines if line.lstrip().startswith(("[", "*"))] == []
+    assert len([line for line in lines if line.startswith(f"{{}}{name} &")]) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x\n\n.. raw:: html\n\n   <script>alert()</script>",
+        "x\r\n     - y\n   * - z",
+        *(".. raw:: html", ".. [1] x", ":class: x", "- x", "* x", "1. x", "A. Smith", "iv) x"),
+        *("(a) x", "#. x", ">>> x", "====", "+---+", "-o x", "x::", "| x", "__ https://a.b"),
+        *("*x*", "**x**", "``x``", ":sub:`x`", "`x <https://a.b>`_", "x_", "a_.", "_`x`", "|x|"),
+        *("[1]_", "https://a.b", "a@b.de", r"\*x*", "a\\", r"\\", "a\x00*b*", "n_query", "b-a.c"),
+    ],
+)
+def test_names_are_no_markup_of_docutils(name):
+    table = report.ResultTable(name, [name], [name], np.array([[1.0]]), groups=[name])
+    document = publish_doctree(report.to_rst([table]), settings_overrides={"report_level": 1})
+    expected = " ".join(name.split()).replace("\0", r"\x00")
+    (found,) = document.findall(nodes.title)
+    cells = [cell.astext() for cell in document.findall(nodes.entry)]
+    assert found.astext() == expected
+    assert cells == ["method", expected, expected, "", expected, "1.000"]
+    for kind in (nodes.raw, nodes.reference, nodes.literal, nodes.system_message):
+        assert not list(document.findall(kind))
+    for kind, text in ((nodes.emphasis, expected), (nodes.strong, "1.000")):
+        assert [node.astext() for node in document.findall(kind)] == [text]
