@@ -110,13 +110,16 @@ def add_parser(commands):
 
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
+    from ..triage.corrections import read_all
     from ..triage.report import finish_report
     from ..triage.summary import summarise
 
     _check(args)
+    # Read before hours of work, matched to the pile after it.
+    tables = read_all(args.corrections, args.out, is_live=args.serve is not None)
     if not _is_csv(args.out):
         finish_report(args.out)
-    result = _triage(args, _estimator(args))
+    result = _triage(args, _estimator(args), tables)
     if _is_csv(args.out):
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
@@ -184,7 +187,7 @@ def _estimator(args):
     return estimator
 
 
-def _triage(args, estimator):
+def _triage(args, estimator, tables):
     from .._feature_files import is_feature_file
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
@@ -210,7 +213,7 @@ def _triage(args, estimator):
         center=None if args.background is None else read_background(args.background, extractor),
         n_suggested=args.n_suggested,
     )
-    corrections, absent = gather(args.corrections, args.out, query.names, args.serve is not None)
+    corrections, absent = gather(tables, query.names)
     if absent:
         print(
             f"{len(absent)} corrected files are not in the pile and were left out; the first: "
@@ -218,7 +221,7 @@ def _triage(args, estimator):
             file=sys.stderr,
         )
     own = args.out / FILE
-    if args.serve is None and not args.corrections and own.is_file():
+    if not tables and own.is_file():
         print(printable(f"not used: {own}; add --corrections {own}"), file=sys.stderr)
     result.correct(corrections)
     rule = result.found_.rule

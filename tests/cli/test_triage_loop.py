@@ -82,6 +82,29 @@ def test_decisions_are_no_labels(images, capsys):
     assert not (images / "other").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "--corrections: no such file: 'c.csv'"),
+        ("path,name\ninbox/red0.png,red\n", "'c.csv' must have the columns path and label"),
+        (",".join(COLUMNS) + "\n", "'c.csv' holds decisions of triage"),
+    ],
+)
+@pytest.mark.parametrize("is_live", [True, False])
+def test_bad_corrections_are_refused_before_any_model(
+    images, no_model, capsys, text, message, is_live
+):
+    words = ["--corrections", "c.csv"]
+    file = Path("c.csv")
+    if is_live and text is not None:  # what --serve keeps, it reads as early
+        words, file = ["--serve"], Path("triage/corrections.csv")
+        file.parent.mkdir()
+    if text is not None:
+        file.write_text(text)
+    assert run_triage("labelled", "inbox", *TINY, *words) == 2
+    assert message.replace("c.csv", str(file)) in capsys.readouterr().err
+
+
 def test_corrections_in_the_folder_are_not_forgotten(features, capsys):
     Path("triage").mkdir()
     Path("triage/corrections.csv").write_text("path,label\n3,ant\n")

@@ -9,7 +9,7 @@ from browser_helpers import address_of, counts, go_to, labels, marked, until
 from triage_helpers import make_features, make_pile
 
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.corrections import gather, read_all
 from oslo_sklearn.triage.tables import read_corrections
 
 NASTY = [
@@ -216,7 +216,7 @@ def test_reload_keeps_and_export_saves(look, report, tmp_path):
     assert read_corrections(saved) == expected
     assert b",'=1+1" in saved.read_bytes()
     # What the page exports, the command takes back.
-    rows, absent = gather([saved], tmp_path, names, False)
+    rows, absent = gather(read_all([saved], tmp_path, False), names)
     assert rows == before
     assert not absent
 
