@@ -189,11 +189,15 @@ def _estimator(args):
 
 def _triage(args, estimator, tables):
     from .._feature_files import is_feature_file
+    from ..features import find_images
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
-    from ..triage.rows import check_widths, read_background, read_pile, read_support
+    from ..triage.rows import check_widths, read_background, read_pile, read_support, refuse_single
 
     of_labelled, of_pile = _features(args)
+    pile = args.unlabelled
+    if Path(pile).suffix.lower() != ".csv" and not is_feature_file(pile):
+        pile = find_images(pile).tolist()  # a folder without images is refused before any work
     sources = ((args.labelled, of_labelled), (args.unlabelled, of_pile), (args.background, None))
     needs_extractor = any(
         path is not None and features is None and not is_feature_file(path)
@@ -201,7 +205,9 @@ def _triage(args, estimator, tables):
     )
     extractor = make_extractor(args) if needs_extractor else None
     support = read_support(args.labelled, extractor, of_labelled)
-    query = read_pile(args.unlabelled, extractor, of_pile)
+    if args.alpha is not None and not tables:
+        refuse_single(support.y.astype(str), args.outlier_label)
+    query = read_pile(pile, extractor, of_pile)
     check_widths(args.labelled, support.X.shape[1], args.unlabelled, query.X.shape[1])
     result = Triage(
         support,

@@ -121,8 +121,15 @@ def test_an_alpha_that_rejects_nothing_is_noted_once(rows, recwarn):
 
 def test_alpha_needs_two_examples(rows):
     support, y, pile, _ = rows
+    few = support[:-2], y[:-2]
     with pytest.raises(ValueError, match="'cheese' has one"):
-        triage((support[:-2], y[:-2]), pile, alpha=0.2)
+        triage(few, pile, alpha=0.2, corrections={"36": "milk"})
+    with pytest.raises(ValueError, match="'cheese' has one"):
+        triage(few, "gone.npz", alpha=0.2)  # before the pile is read
+    second = triage(few, pile, alpha=0.2, corrections={"24": "cheese"})
+    assert second.found_.rule.kind == "p_value"
+    negatives = np.where(y[:-2] == "cheese", "unknown", y[:-2])
+    assert triage((support[:-2], negatives), pile, alpha=0.2).found_.rule.kind == "p_value"
 
 
 def test_new_classes_stand_last_on_the_page(rows):
