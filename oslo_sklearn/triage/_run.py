@@ -186,6 +186,9 @@ class Triage:
         merged = {**self.corrections_, **corrections}
         named = {row: self._spell(str(label)) for row, label in merged.items() if label is not None}
         self.corrections_ = {row: label for row, label in named.items() if label}
+        for label in corrections.values():  # a frame has numbers as they were given
+            if label is not None and not isinstance(label, str):
+                self._given.setdefault(str(label).strip(), label)
         self._solve(self.n_suggested if n_suggested is None else n_suggested)
         return self
 
@@ -302,7 +305,8 @@ class Triage:
         groups, suggested = (
             pandas.Series(each, dtype="Int64") for each in (found.groups, found.suggested)
         )
-        as_given = np.array([self._given.get(label, label) for label in found.labels], dtype=object)
+        labels = found.labels.tolist()
+        as_given = np.array([self._given.get(label, label) for label in labels], dtype=object)
         columns = {
             "path": self.query.names,
             "decision": np.where(found.is_outlier, self.outlier_label, as_given),

@@ -78,6 +78,18 @@ def test_labels_keep_their_type_and_frames_their_index(rows):
     assert set(frame["decision"]) == {0, 1, 2, "unknown"}
 
 
+def test_labels_of_new_classes_keep_their_type(rows):
+    support, y, pile, _ = rows
+    codes = np.unique(y, return_inverse=True)[1]
+    result = triage((support, codes), pile, corrections={36: 9, 37: 9, 0: "0"})
+    result.correct({48: "plum ", 49: "plum", 59: "unknown"})  # as from the page
+    frame = result.to_frame()
+    for column, extra in (("label", set()), ("decision", {"unknown"})):
+        assert set(frame[column]) == {0, 1, 2, 9, "plum"} | extra
+        assert {type(label) for label in frame[column]} == {int, str}
+    assert frame["decision"][[36, 48, 0]].tolist() == [9, "plum", 0]
+
+
 def test_one_example_has_no_p_values(rows):
     support, y, pile, _ = rows
     single = triage((support[::3], y[::3]), pile)
