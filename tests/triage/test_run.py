@@ -53,7 +53,9 @@ def test_decisions_are_the_estimators(rows, result):
 def test_the_summary_names_the_threshold_that_decided(rows, result):
     support, y, pile, _ = rows
     assert result.found_.rule.threshold == 0
-    assert "above 0 (the threshold of AdaptiveOSLO)" in " ".join(result.summary().split())
+    summary = " ".join(result.summary().split())
+    assert "above 0 (the threshold of AdaptiveOSLO)" in summary
+    assert "This promises no error rate; p-values do." in summary
     own = AdaptiveOSLO(threshold=0.125)
     assert triage((support, y), pile, estimator=own).found_.rule.threshold == 0.125
 
@@ -96,6 +98,8 @@ def test_one_example_has_no_p_values(rows):
     assert single.found_.p_values is None
     assert single.to_frame()["p_value"].isna().all()
     assert [check.kind for check in single.checks_] == ["single"]
+    needed = "This promises no error rate; p-values, which do, need two examples of every class."
+    assert needed in " ".join(single.summary().split())
     with pytest.raises(ValueError, match="apple"):
         triage((support[::3], y[::3]), pile, alpha=0.1)
 
