@@ -110,13 +110,16 @@ def add_parser(commands):
 
 def run(args) -> int:
     """Read, decide, write, print a summary; with --serve, until Ctrl-C."""
+    from ..triage.corrections import read_all
     from ..triage.report import finish_report
     from ..triage.summary import summarise
 
     _check(args)
+    # Read before hours of work, matched to the pile after it.
+    tables = read_all(args.corrections, args.out, is_live=args.serve is not None)
     if not _is_csv(args.out):
         finish_report(args.out)
-    result = _triage(args, _estimator(args))
+    result = _triage(args, _estimator(args), tables)
     if _is_csv(args.out):
         write_whole(args.out, lambda file: file.write(result.to_csv()))
     else:
@@ -184,13 +187,17 @@ def _estimator(args):
     return estimator
 
 
-def _triage(args, estimator):
+def _triage(args, estimator, tables):
     from .._feature_files import is_feature_file
+    from ..features import find_images
     from ..triage import Triage
     from ..triage.corrections import FILE, gather
-    from ..triage.rows import check_widths, read_background, read_pile, read_support
+    from ..triage.rows import check_widths, read_background, read_pile, read_support, refuse_single
 
     of_labelled, of_pile = _features(args)
+    pile = args.unlabelled
+    if Path(pile).suffix.lower() != ".csv" and not is_feature_file(pile):
+        pile = find_images(pile).tolist()  # a folder without images is refused before any work
     sources = ((args.labelled, of_labelled), (args.unlabelled, of_pile), (args.background, None))
     needs_extractor = any(
         path is not None and features is None and not is_feature_file(path)
@@ -198,7 +205,9 @@ def _triage(args, estimator):
     )
     extractor = make_extractor(args) if needs_extractor else None
     support = read_support(args.labelled, extractor, of_labelled)
-    query = read_pile(args.unlabelled, extractor, of_pile)
+    if args.alpha is not None and not tables:
+        refuse_single(support.y.astype(str), args.outlier_label)
+    query = read_pile(pile, extractor, of_pile)
     check_widths(args.labelled, support.X.shape[1], args.unlabelled, query.X.shape[1])
     result = Triage(
         support,
@@ -210,7 +219,7 @@ def _triage(args, estimator):
         center=None if args.background is None else read_background(args.background, extractor),
         n_suggested=args.n_suggested,
     )
-    corrections, absent = gather(args.corrections, args.out, query.names, args.serve is not None)
+    corrections, absent = gather(tables, query.names)
     if absent:
         print(
             f"{len(absent)} corrected files are not in the pile and were left out; the first: "
@@ -218,7 +227,7 @@ def _triage(args, estimator):
             file=sys.stderr,
         )
     own = args.out / FILE
-    if args.serve is None and not args.corrections and own.is_file():
+    if not tables and own.is_file():
         print(printable(f"not used: {own}; add --corrections {own}"), file=sys.stderr)
     result.correct(corrections)
     rule = result.found_.rule

@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
+from .rows import single_classes
+
 # Cosines of centred features. Of 240 photos of groceries, the two most alike have 0.94; and three
 # in a hundred rightly labelled ones are nearer to another class by 0.1.
 _DUPLICATE = 0.97
@@ -103,8 +105,7 @@ def _unlike(support, labels, title, negative) -> list[Check]:
 
 
 def _singles(labels, negative) -> list[Check]:
-    names, counts = np.unique(labels[labels != negative], return_counts=True)
-    alone = names[counts == 1]
+    alone = single_classes(labels, negative)
     if not len(alone):
         return []
     listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")

@@ -106,11 +106,13 @@ def decide(
         p_values=p_values,
         groups=np.array(answer.group, dtype=int),
         suggested=suggested,
-        rule=_rule(answer, alpha, control, notes, found.estimator_, estimator),
+        rule=_rule(
+            answer, alpha, control, notes, found.estimator_, estimator, p_values is not None
+        ),
     )
 
 
-def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
+def _rule(answer, alpha, control, notes, fitted, estimator, has_p_values) -> Rule:
     if alpha is not None:
         threshold = _between(answer.outlierness, answer.is_outlier)
         promise = PROMISES[control].format(f"{alpha:.0%}")
@@ -119,9 +121,12 @@ def _rule(answer, alpha, control, notes, fitted, estimator) -> Rule:
     threshold = _between(answer.outlierness, answer.is_outlier, fitted.threshold_)
     own = isinstance(estimator.threshold, str) and estimator.contamination is None
     chosen = f"the threshold of {type(estimator).__name__}" if own else "your threshold"
+    p_values = "p-values do"
+    if not has_p_values:
+        p_values = "p-values, which do, need two examples of every class"
     text = (
         f"unknown where outlierness is above {threshold:.3g} ({chosen}). "
-        "This promises no error rate; p-values do"
+        f"This promises no error rate; {p_values}"
     )
     return Rule("threshold", threshold, 0.1, control, text, notes)
 

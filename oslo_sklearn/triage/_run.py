@@ -18,7 +18,15 @@ from ._checks import check_support, directions, group_all, nearest_labelled
 from ._decide import by_size, decide
 from ._page import render_notebook
 from .report import write_report
-from .rows import Rows, check_widths, read_background, read_pile, read_support
+from .rows import (
+    Rows,
+    check_widths,
+    read_background,
+    read_pile,
+    read_support,
+    refuse_single,
+    single_classes,
+)
 from .summary import summarise
 from .tables import decisions_csv
 
@@ -88,6 +96,8 @@ def triage(
     ['cat', 'dog', 'unknown']
     """
     support = read_support(support, extractor)
+    if alpha is not None and not corrections:  # before hours of work
+        refuse_single(support.y.astype(str), str(outlier_label))
     query = read_pile(query, extractor, images=images, texts=texts)
     center = None if background is None else read_background(background, extractor)
     result = Triage(
@@ -176,6 +186,9 @@ class Triage:
         merged = {**self.corrections_, **corrections}
         named = {row: self._spell(str(label)) for row, label in merged.items() if label is not None}
         self.corrections_ = {row: label for row, label in named.items() if label}
+        for label in corrections.values():  # a frame has numbers as they were given
+            if label is not None and not isinstance(label, str):
+                self._given.setdefault(str(label).strip(), label)
         self._solve(self.n_suggested if n_suggested is None else n_suggested)
         return self
 
@@ -256,14 +269,8 @@ class Triage:
         """New classes with one example: while there are such, p-values do not decide."""
         if self.alpha is None:
             return []
-        names, counts = np.unique(y[y != self.outlier_label], return_counts=True)
-        alone = set(names[counts < 2].tolist())
-        if given := alone & set(self._labels.tolist()):
-            raise ValueError(
-                f"alpha needs two labelled examples of every class, and {min(given)!r} has one: "
-                "label a second one, or decide without alpha and control."
-            )
-        return sorted(map(repr, alone))
+        refuse_single(y[np.isin(y, self._labels)], self.outlier_label)
+        return [repr(label) for label in single_classes(y, self.outlier_label).tolist()]
 
     def _keep(self, found, rows, given, units) -> None:
         """Labels that were given replace the method's."""
@@ -298,7 +305,8 @@ class Triage:
         groups, suggested = (
             pandas.Series(each, dtype="Int64") for each in (found.groups, found.suggested)
         )
-        as_given = np.array([self._given.get(label, label) for label in found.labels], dtype=object)
+        labels = found.labels.tolist()
+        as_given = np.array([self._given.get(label, label) for label in labels], dtype=object)
         columns = {
             "path": self.query.names,
             "decision": np.where(found.is_outlier, self.outlier_label, as_given),

@@ -11,8 +11,8 @@ from .tables import corrections_csv, read_corrections
 FILE = "corrections.csv"
 
 
-def gather(files, out: Path, names: list[str], is_live: bool) -> tuple[dict[int, str | None], list]:
-    """Labels by row out of several files, the last one wins; and the paths that no row has.
+def read_all(files, out: Path, is_live: bool) -> list[tuple[Path, dict[str, str | None]]]:
+    """The files and their labels by path.
 
     The live loop goes on where it stopped: it first reads what it wrote into `out`.
     """
@@ -20,13 +20,17 @@ def gather(files, out: Path, names: list[str], is_live: bool) -> tuple[dict[int,
     own = Path(out) / FILE
     if is_live and own.is_file() and not any(f.exists() and f.samefile(own) for f in files):
         files.insert(0, own)
+    return [(file, read_corrections(file)) for file in files]
+
+
+def gather(tables, names: list[str]) -> tuple[dict[int, str | None], list]:
+    """Labels by row out of what `read_all` read, the last one wins; and the paths no row has."""
     row_of = {}
-    if files:  # the pile may have been named from another folder
+    if tables:  # the pile may have been named from another folder
         row_of = {os.path.abspath(name): row for row, name in enumerate(names)}
         row_of |= {name: row for row, name in enumerate(names)}
     found, absent = {}, []
-    for file in files:
-        labels = read_corrections(file)
+    for file, labels in tables:
         rows = {path: row_of.get(path, row_of.get(os.path.abspath(path))) for path in labels}
         matched = {row: labels[path] for path, row in rows.items() if row is not None}
         if labels and not matched:

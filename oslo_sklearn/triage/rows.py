@@ -94,6 +94,21 @@ def check_widths(name, width: int, other, other_width: int) -> None:
         )
 
 
+def single_classes(labels, negative) -> np.ndarray:
+    """Classes with one example, sorted."""
+    names, counts = np.unique(labels[labels != negative], return_counts=True)
+    return names[counts == 1]
+
+
+def refuse_single(labels, negative) -> None:
+    """P-values at a level need two examples of every class."""
+    if len(alone := single_classes(labels, negative)):
+        raise ValueError(
+            f"alpha needs two labelled examples of every class, and {str(alone[0])!r} has one: "
+            "label a second one, or decide without alpha and control."
+        )
+
+
 def _without_labels(source) -> ValueError:
     """Says where the labels would be."""
     is_csv = Path(source).suffix.lower() == ".csv"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from triage_helpers import COLOURS, save_noise
 
+from oslo_sklearn.features import _backbone
 from oslo_sklearn.recipes import save_features
 
 
@@ -30,3 +31,14 @@ def features(tmp_path, monkeypatch, task):
     save_features("numbered.safetensors", task.support_X, task.support_y)
     np.savez("pile.npz", X=task.query_X)
     return tmp_path
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """Building a model raises, and so does extracting anything."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("built a model")
+
+    _backbone._load.cache_clear()
+    monkeypatch.setattr("timm.create_model", refuse)

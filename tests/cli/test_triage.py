@@ -12,7 +12,6 @@ from triage_helpers import COLOURS, TINY, read, run_triage, save_noise
 
 from oslo_sklearn import AdaptiveOSLO, KNNDetector
 from oslo_sklearn.cli import main
-from oslo_sklearn.features import _backbone
 from oslo_sklearn.recipes import save_features
 from oslo_sklearn.triage import Triage
 
@@ -74,14 +73,9 @@ def test_names_that_are_no_text_or_control_the_terminal(images, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_another_threshold_computes_no_feature_again(images, monkeypatch):
+def test_another_threshold_computes_no_feature_again(images, request):
     assert run_triage("labelled", "inbox", *TINY) == 0
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("built a model")
-
-    _backbone._load.cache_clear()
-    monkeypatch.setattr("timm.create_model", refuse)
+    request.getfixturevalue("no_model")
     with pytest.raises(AssertionError, match="built a model"):
         run_triage("labelled", "inbox", *TINY, "--no-cache")
     assert run_triage("labelled", "inbox", *TINY, "--contamination", 0.25) == 0

@@ -82,6 +82,60 @@ def test_decisions_are_no_labels(images, capsys):
     assert not (images / "other").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "--corrections: no such file: 'c.csv'"),
+        ("path,name\ninbox/red0.png,red\n", "'c.csv' must have the columns path and label"),
+        (",".join(COLUMNS) + "\n", "'c.csv' holds decisions of triage"),
+    ],
+)
+@pytest.mark.parametrize("is_live", [True, False])
+def test_bad_corrections_are_refused_before_any_model(
+    images, no_model, capsys, text, message, is_live
+):
+    words = ["--corrections", "c.csv"]
+    file = Path("c.csv")
+    if is_live and text is not None:  # what --serve keeps, it reads as early
+        words, file = ["--serve"], Path("triage/corrections.csv")
+        file.parent.mkdir()
+    if text is not None:
+        file.write_text(text)
+    assert run_triage("labelled", "inbox", *TINY, *words) == 2
+    assert message.replace("c.csv", str(file)) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["labelled", "empty"], "no image in 'empty'"),
+        (["labelled", "gone"], "no such folder or csv file: 'gone'"),
+        (["decisions.csv", "inbox"], "'decisions.csv' holds decisions of triage"),
+        (["few.npz", "inbox", "--alpha", ".1"], "'ant' has one"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_model(images, no_model, capsys, words, message):
+    Path("empty").mkdir()
+    Path("decisions.csv").write_text(",".join(COLUMNS) + "\n")
+    save_features("few.npz", np.eye(3, 64), np.array(["ant", "bee", "bee"]))
+    assert run_triage(*words, *TINY) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--corrections", "triage/corrections.csv"], ["--serve"]])
+def test_the_second_example_may_be_a_correction(features, task, capsys, monkeypatch, words):
+    monkeypatch.setattr("oslo_sklearn.triage.server.serve", lambda *args: 0)
+    names = np.array(["ant", "bee", "cat", "dog", "elk"])
+    rows = [int(np.flatnonzero(task.query_y == code)[0]) for code in range(5)]
+    lines = [f"{row},{name}" for row, name in zip(rows, names, strict=True)]
+    Path("triage").mkdir()
+    Path("triage/corrections.csv").write_text("path,label\n" + "\n".join(lines))
+    assert run_triage("labelled.npz", "pile.npz", "--alpha", ".2") == 2
+    assert "'ant' has one" in capsys.readouterr().err
+    assert run_triage("labelled.npz", "pile.npz", "--alpha", ".2", *words) == 0
+    assert "at most 20%" in capsys.readouterr().out
+
+
 def test_corrections_in_the_folder_are_not_forgotten(features, capsys):
     Path("triage").mkdir()
     Path("triage/corrections.csv").write_text("path,label\n3,ant\n")

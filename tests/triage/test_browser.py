@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from browser_helpers import address_of, counts, go_to, labels, marked, until
 from triage_helpers import make_features, make_pile
 
 from oslo_sklearn.triage import triage
-from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.corrections import gather, read_all
 from oslo_sklearn.triage.tables import read_corrections
 
 NASTY = [
@@ -93,6 +94,22 @@ def test_a_doubtful_label_beside_its_class_and_the_other(look, tmp_path):
     page.keyboard.press("u")  # which would label a row of the pile
     page.keyboard.press("Escape")
     assert labels(page) == {}
+
+
+def test_duplicates_of_one_name_are_told_apart(look, tmp_path):
+    support, y, pile, _ = make_features()
+    pile = np.concatenate([pile, support[[0, 4]]])
+    result = triage((support, y), pile)
+    result.query.names[:] = [f"inbox/{i:02d}.jpg" for i in range(62)]
+    result.support.names[:] = [f"labelled/{label}/{i}.jpg" for i, label in enumerate(y)]
+    result.support.names[4] = "labelled/bread/61.jpg"
+    result.correct({})
+    page = look(address_of(result.write(tmp_path / "out")), width=390)
+    page.click("#checks-summary")
+    assert sorted(page.locator(".check-text").all_inner_texts()) == [
+        "60.jpg and 0.jpg are nearly the same",
+        "61.jpg and 61.jpg (labelled bread) are nearly the same",
+    ]
 
 
 def test_slider_moves_photos_at_once(look, report):
@@ -216,7 +233,7 @@ def test_reload_keeps_and_export_saves(look, report, tmp_path):
     assert read_corrections(saved) == expected
     assert b",'=1+1" in saved.read_bytes()
     # What the page exports, the command takes back.
-    rows, absent = gather([saved], tmp_path, names, False)
+    rows, absent = gather(read_all([saved], tmp_path, False), names)
     assert rows == before
     assert not absent
 

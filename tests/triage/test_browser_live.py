@@ -8,7 +8,7 @@ from browser_helpers import address_of, counts, go_to, labels, marked, until
 from triage_helpers import make_pile, running_server, wait_for_refit
 
 from oslo_sklearn.triage._page import page_data, render, to_json
-from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.corrections import gather, read_all
 
 
 def test_live_loop_updates_in_place(look, tmp_path):
@@ -37,7 +37,7 @@ def test_live_loop_updates_in_place(look, tmp_path):
         assert result.corrections_ == {}
         page.evaluate("Triage.openDetail(40)")
         until(page, "document.querySelector('#detail .large img').src.includes('image/40')")
-    assert gather([], tmp_path / "out", result.query.names, True)[0] == {36: None}
+    assert gather(read_all([], tmp_path / "out", True), result.query.names)[0] == {36: None}
 
 
 def test_the_marked_one_stays_marked(look, tmp_path):

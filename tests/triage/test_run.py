@@ -53,7 +53,9 @@ def test_decisions_are_the_estimators(rows, result):
 def test_the_summary_names_the_threshold_that_decided(rows, result):
     support, y, pile, _ = rows
     assert result.found_.rule.threshold == 0
-    assert "above 0 (the threshold of AdaptiveOSLO)" in " ".join(result.summary().split())
+    summary = " ".join(result.summary().split())
+    assert "above 0 (the threshold of AdaptiveOSLO)" in summary
+    assert "This promises no error rate; p-values do." in summary
     own = AdaptiveOSLO(threshold=0.125)
     assert triage((support, y), pile, estimator=own).found_.rule.threshold == 0.125
 
@@ -78,12 +80,26 @@ def test_labels_keep_their_type_and_frames_their_index(rows):
     assert set(frame["decision"]) == {0, 1, 2, "unknown"}
 
 
+def test_labels_of_new_classes_keep_their_type(rows):
+    support, y, pile, _ = rows
+    codes = np.unique(y, return_inverse=True)[1]
+    result = triage((support, codes), pile, corrections={36: 9, 37: 9, 0: "0"})
+    result.correct({48: "plum ", 49: "plum", 59: "unknown"})  # as from the page
+    frame = result.to_frame()
+    for column, extra in (("label", set()), ("decision", {"unknown"})):
+        assert set(frame[column]) == {0, 1, 2, 9, "plum"} | extra
+        assert {type(label) for label in frame[column]} == {int, str}
+    assert frame["decision"][[36, 48, 0]].tolist() == [9, "plum", 0]
+
+
 def test_one_example_has_no_p_values(rows):
     support, y, pile, _ = rows
     single = triage((support[::3], y[::3]), pile)
     assert single.found_.p_values is None
     assert single.to_frame()["p_value"].isna().all()
     assert [check.kind for check in single.checks_] == ["single"]
+    needed = "This promises no error rate; p-values, which do, need two examples of every class."
+    assert needed in " ".join(single.summary().split())
     with pytest.raises(ValueError, match="apple"):
         triage((support[::3], y[::3]), pile, alpha=0.1)
 
@@ -121,8 +137,15 @@ def test_an_alpha_that_rejects_nothing_is_noted_once(rows, recwarn):
 
 def test_alpha_needs_two_examples(rows):
     support, y, pile, _ = rows
+    few = support[:-2], y[:-2]
     with pytest.raises(ValueError, match="'cheese' has one"):
-        triage((support[:-2], y[:-2]), pile, alpha=0.2)
+        triage(few, pile, alpha=0.2, corrections={"36": "milk"})
+    with pytest.raises(ValueError, match="'cheese' has one"):
+        triage(few, "gone.npz", alpha=0.2)  # before the pile is read
+    second = triage(few, pile, alpha=0.2, corrections={"24": "cheese"})
+    assert second.found_.rule.kind == "p_value"
+    negatives = np.where(y[:-2] == "cheese", "unknown", y[:-2])
+    assert triage((support[:-2], negatives), pile, alpha=0.2).found_.rule.kind == "p_value"
 
 
 def test_new_classes_stand_last_on_the_page(rows):

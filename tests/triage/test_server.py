@@ -17,7 +17,7 @@ from triage_helpers import make_features, make_pile, running_server, wait_for_re
 
 from oslo_sklearn.triage import triage
 from oslo_sklearn.triage._page import STATIC
-from oslo_sklearn.triage.corrections import gather
+from oslo_sklearn.triage.corrections import gather, read_all
 from oslo_sklearn.triage.server import Guard, parse_corrections
 
 pytest.importorskip("starlette", reason="the live loop needs the extra [app]")
@@ -170,7 +170,7 @@ def test_corrections_are_written_at_once_and_decided_on(live):
     assert status == 200
     # On the disk before the answer, whatever becomes of the process now.
     names = loop.result.query.names
-    assert gather([], loop.folder, names, True)[0] == {36: "milk", 37: "milk"}
+    assert gather(read_all([], loop.folder, True), names)[0] == {36: "milk", 37: "milk"}
     wait_for_refit(loop, revision + 1)
     data = json.loads(ask(address, "api/data")[2])
     assert "milk" in data["classes"]
@@ -305,7 +305,7 @@ def test_ctrl_c_and_a_crash_lose_nothing(tmp_path, how):
         assert process.exitcode == 0, output.read_text()
         assert "Stopped. Everything is in out" in output.read_text()
         assert "Traceback" not in output.read_text()
-    found, _ = gather([], tmp_path / "out", [str(i) for i in range(60)], True)
+    found, _ = gather(read_all([], tmp_path / "out", True), [str(i) for i in range(60)])
     assert found == {36: "=milk"}
     assert (tmp_path / "out" / "corrections.csv").read_text().splitlines()[1] == "36,'=milk"
 

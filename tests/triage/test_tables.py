@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oslo_sklearn._text import read_table
-from oslo_sklearn.triage.corrections import append, gather
+from oslo_sklearn.triage.corrections import append, gather, read_all
 from oslo_sklearn.triage.tables import (
     COLUMNS,
     corrections_csv,
@@ -77,24 +77,27 @@ def test_last_label_wins_and_an_empty_one_takes_back(tmp_path):
     (tmp_path / "a.csv").write_text("path,label\nx,cat\ny,dog\nz,dog\n")
     (tmp_path / "b.csv").write_text("label,path\nelk,x\n,z\n")
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    assert gather(files, tmp_path, ["y", "x", "z"], False) == ({1: "elk", 0: "dog", 2: None}, [])
+    assert gather(read_all(files, tmp_path, False), ["y", "x", "z"]) == (
+        {1: "elk", 0: "dog", 2: None},
+        [],
+    )
 
 
 def test_paths_from_another_folder_are_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(f"path,label\n{tmp_path}/in/x.jpg,cat\ngone.jpg,cat\n")
-    found, absent = gather(["a.csv"], tmp_path, ["in/x.jpg", "in/y.jpg"], False)
+    found, absent = gather(read_all(["a.csv"], tmp_path, False), ["in/x.jpg", "in/y.jpg"])
     assert found == {0: "cat"}
     assert absent == ["gone.jpg"]
     with pytest.raises(ValueError, match="none of its 2 paths is in the pile"):
-        gather(["a.csv"], tmp_path, ["q"], False)
+        gather(read_all(["a.csv"], tmp_path, False), ["q"])
 
 
 def test_live_file_is_appended_to_and_read_again(tmp_path):
     append(tmp_path, {"x": "cat"})
     append(tmp_path, {"x": None, "y, z": "@dog"})
-    assert gather([], tmp_path, ["x", "y, z"], True) == ({0: None, 1: "@dog"}, [])
-    assert gather([], tmp_path, ["x", "y, z"], False) == ({}, [])
+    assert gather(read_all([], tmp_path, True), ["x", "y, z"]) == ({0: None, 1: "@dog"}, [])
+    assert gather(read_all([], tmp_path, False), ["x", "y, z"]) == ({}, [])
     # A crash cuts a line short: the next one starts on a line of its own.
     file = tmp_path / "corrections.csv"
     file.write_bytes(file.read_bytes()[:-2])

@@ -197,7 +197,8 @@
     return item;
   }
 
-  // Shorter than the command says it: names without their folders.
+  // Shorter than the command says it: names without their folders. Two of the same name are told
+  // apart by the label.
   T.checkText = function (check) {
     const { data } = T.model;
     const short = (names, texts, index) => {
@@ -206,9 +207,10 @@
     };
     if (check.support === null) return check.text;
     const labelled = short(data.support.name, data.support.text, check.support);
-    return check.kind === "unlike"
-      ? `${labelled} is labelled ${data.support.label[check.support]} and looks more like ${check.other}`
-      : `${short(data.name, data.text, check.query)} and ${labelled} are nearly the same`;
+    const label = data.support.label[check.support];
+    if (check.kind === "unlike") return `${labelled} is labelled ${label} and looks more like ${check.other}`;
+    const other = short(data.name, data.text, check.query);
+    return `${other} and ${labelled}${other === labelled ? ` (labelled ${label})` : ""} are nearly the same`;
   };
 
   T.drawProgress = function () {
