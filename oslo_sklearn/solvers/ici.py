@@ -27,6 +27,7 @@ import numpy as np
 _N_PENALTIES, _SMALLEST = 100, 1e-3  # the last penalty as a share of the first
 _MOST_STEPS = 500
 _LEAST_FALL = 1e-4  # of the loss, as a share of what its slope promises
+_LEAST_C = 1e-300  # that has an inverse; all coefficients are zero long before
 
 
 class Regression(NamedTuple):
@@ -57,6 +58,7 @@ def fit_logistic(
     a small ``tol``, the solution does not depend on the order of the rows or on the start.
     """
     n_rows, n_features = rows.shape
+    C = max(C, _LEAST_C)
     penalty = (2.0 if n_classes == 2 else 1.0) / C
     # About the curvature of a row's loss, which is near zero once classes are told apart.
     curvature = 0.01

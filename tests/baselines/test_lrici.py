@@ -180,3 +180,14 @@ def test_types_agree():
     wide = LRICI(dtype="float64").fit(task.support_X, task.support_y, task.query_X)
     narrow = LRICI().fit(task.support_X, task.support_y, task.query_X)
     np.testing.assert_allclose(narrow.assignments_, wide.assignments_, atol=1e-4)
+
+
+def test_a_penalty_beyond_all_numbers():
+    """Its inverse is infinite: once 24 s of NaN, and no answer."""
+    task = make_task(n_open=0)
+    answers = [
+        LRICI(C=C).fit(task.support_X, task.support_y, task.query_X).predict_proba(task.query_X)
+        for C in (5e-324, 1e-300)
+    ]
+    np.testing.assert_array_equal(*answers)
+    assert np.isfinite(answers[0]).all()
