@@ -32,6 +32,12 @@ from oslo_sklearn.metrics import false_discovery, false_rejection, found
 p_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
 
+def test_the_share_of_known_rows_is_storeys_estimate():
+    """Of known rows, half have p-values above one half."""
+    p_values = np.concatenate([np.linspace(0.6, 1, 30), np.linspace(0.01, 0.4, 170)])
+    assert known_share(p_values) == 2 * 31 / 200
+
+
 @given(p_lists, st.sampled_from([0.05, 0.1, 0.2, 0.5]))
 def test_benjamini_hochberg_is_scipys(counts, alpha):
     p_values = np.array(counts) / 40

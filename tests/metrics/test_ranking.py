@@ -162,7 +162,7 @@ def test_bad_input_names_the_argument(metric, truth, scores, name):
         metric(truth, scores)
 
 
-@pytest.mark.parametrize("share", [0, 1.1, np.nan])
+@pytest.mark.parametrize("share", [-0.1, 0, 1.1, np.nan])
 def test_bad_rates_are_named(share):
     with pytest.raises(ValueError, match="recall"):
         precision_at_recall([0, 1], [0, 1], recall=share)
