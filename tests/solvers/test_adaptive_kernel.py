@@ -173,6 +173,14 @@ def test_wide_rows_keep_linear_functions():
     assert "landmarks" in AdaptiveOSLO().fit(support, labels, query)._state
 
 
+def test_one_labelled_row_a_class_keeps_linear_functions():
+    """It tells nothing of a class's shape; two of each, on average, do."""
+    support, _, query, _ = two_pieces()
+    for n_rows, has_kernel in ((3, False), (5, False), (6, True)):
+        fitted = AdaptiveOSLO().fit(support[:n_rows], np.arange(n_rows) % 3, query)
+        assert ("landmarks" in fitted._state) == has_kernel
+
+
 def test_a_real_table_of_few_columns():
     X, y = load_digits(return_X_y=True)
     X = PCA(10, random_state=0).fit_transform(X)

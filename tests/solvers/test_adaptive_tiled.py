@@ -202,3 +202,12 @@ def test_a_long_fit_tells_how_many_rows_are_left(in_tiles, monkeypatch, method):
     method().fit(*task[:3])
     (bar,) = bars
     assert bar.n == bar.total > len(task.query_X)
+
+
+@pytest.mark.parametrize("share", [1e-12, 1 - 1e-9])
+def test_shares_that_single_precision_cannot_hold(in_tiles, share):
+    in_tiles()
+    task = make_task(n_open=2)
+    fitted = fit(task, outlier_share=share)
+    assert np.isfinite(fitted.outlierness_).all()
+    assert np.isfinite(fitted.predict_proba(task.query_X)).all()
