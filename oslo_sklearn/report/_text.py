@@ -108,7 +108,7 @@ def to_rst(tables: Sequence[ResultTable]) -> str:
         parts += ["   :class: results-table", ""]
         parts += _rst_line(["method", *map(_rst, table.columns)])
         for name, group, cells in _lines(table):
-            if group:
+            if group and group.strip():
                 parts += _rst_line([f"*{_rst(group)}*", *[""] * len(cells)])
             marked = [f"**{text}**" if is_best else text for text, is_best in cells]
             parts += _rst_line([_rst(name), *marked])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from numba import njit
 from numba.core.caching import FunctionCache
@@ -32,9 +33,6 @@ class _Cache(FunctionCache):
         contents = b"".join(file.read_bytes() for file in sorted(sources))
         digest = hashlib.sha256(contents).hexdigest()
         self._cache_file._source_stamp = (self._cache_file._source_stamp, digest)
-        # The index is written before the code. If that fails, it must not name the code of others.
-        name = f"{self._impl.filename_base}.{digest[:16]}"
-        self._cache_file._data_name_pattern = name + ".{number:d}.nbc"
 
     def holds_code(self, context) -> bool:
         """Whether a call would find code of these sources, this numba and this processor."""
@@ -52,6 +50,9 @@ class _Cache(FunctionCache):
 
     def save_overload(self, signature, code):
         with suppress(Exception):  # such as a full disk: code is compiled again next time
+            # The index is written before the code. If that fails, it must not name other code.
+            name = f"{self._impl.filename_base}.{uuid4().hex[:16]}"
+            self._cache_file._data_name_pattern = name + ".{number:d}.nbc"
             super().save_overload(signature, code)
 
 

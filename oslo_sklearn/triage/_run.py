@@ -187,7 +187,7 @@ class Triage:
         named = {row: self._spell(str(label)) for row, label in merged.items() if label is not None}
         self.corrections_ = {row: label for row, label in named.items() if label}
         for label in corrections.values():  # a frame has numbers as they were given
-            if label is not None and not isinstance(label, str):
+            if np.isscalar(label) and not isinstance(label, str):
                 self._given.setdefault(str(label).strip(), label)
         self._solve(self.n_suggested if n_suggested is None else n_suggested)
         return self

@@ -44,8 +44,9 @@ def thumbnail(image, size: int = SIZE) -> bytes:
     if isinstance(image, np.ndarray):
         picture = pil.fromarray(image)
     else:
-        if is_special(image):
-            raise ValueError(f"{image} is not a regular file.")
+        # A file of size 0 may lie in /proc, where reading may wait and never end.
+        if is_special(image) or not os.path.getsize(image):
+            raise ValueError(f"{image} is not a regular file, or is empty.")
         picture = pil.open(image)
         picture.draft("RGB", (size, size))  # JPEG decodes to about this size at once
     picture = to_rgb(picture)

@@ -127,6 +127,15 @@ def test_an_index_that_was_written_before_the_disk_was_full(kernels):
     assert ask(kernels) == (True, 1, 30)
 
 
+def test_no_two_saves_share_a_file(kernels):
+    """An index whose code could not be written would name that of another signature."""
+    index = kept(kernels, "nbi")
+    before = kept(kernels, "nbc")
+    index.unlink()
+    assert ask(kernels) == (False, 0, 20)
+    assert len({before, *before.parent.glob("_loop_numba.loop-*.nbc")}) == 2
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files")
 def test_a_full_disk(kernels):
     """Nothing is kept, and the answer is there."""

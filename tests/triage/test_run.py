@@ -384,3 +384,13 @@ def test_corrections_leave_the_largest_group_first(rows):
     result.correct(dict.fromkeys(largest[:-2].tolist(), "apple"))
     sizes = np.bincount(result.found_.groups[result.found_.groups >= 0])
     assert (np.diff(sizes) <= 0).all()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+def test_files_of_size_0_are_not_opened(tmp_path, monkeypatch):
+    """Reading /proc/kmsg would never end."""
+    link = tmp_path / "a.png"
+    link.symlink_to("/proc/self/status")
+    monkeypatch.setattr(Image, "open", lambda file: pytest.fail("it was opened"))
+    with pytest.raises(ValueError, match="is empty"):
+        thumbnail(str(link), 64)
